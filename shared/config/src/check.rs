@@ -1,0 +1,165 @@
+//! Ranges, and relations between settings. Every finding is collected, so that one start shows all of them.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use crate::{ConfigError, Settings};
+
+/// A door's commit may come this late after its admission (design law 3); the reconciler must wait longer.
+const COMMIT_MS_MAX: u64 = 10_000;
+
+pub(crate) fn relations(settings: &Settings) -> Result<(), ConfigError> {
+    let mut findings = Findings(Vec::new());
+    ranges(settings, &mut findings);
+    between(settings, &mut findings);
+    names(settings, &mut findings);
+    if findings.0.is_empty() { Ok(()) } else { Err(ConfigError::Contradiction { findings: findings.0 }) }
+}
+
+struct Findings(Vec<String>);
+
+impl Findings {
+    fn range<T: PartialOrd + Display>(&mut self, path: &str, value: T, least: T, most: T) {
+        if value < least || value > most {
+            self.0.push(format!("{path} = {value}: must be {least} to {most}"));
+        }
+    }
+
+    fn ms(&mut self, path: &str, value: Duration, least: u64, most: u64) {
+        self.range(path, value.as_millis(), u128::from(least), u128::from(most));
+    }
+
+    fn require(&mut self, holds: bool, text: impl FnOnce() -> String) {
+        if !holds {
+            self.0.push(text());
+        }
+    }
+}
+
+fn ranges(settings: &Settings, f: &mut Findings) {
+    let Settings { redis, mysql, api, queue, events, worker, gateway, .. } = settings;
+    f.ms("redis.admission_timeout_ms", redis.admission_timeout, 5, 5000);
+    f.ms("redis.connect_timeout_ms", redis.connect_timeout, 100, 60_000);
+    f.range("mysql.pool_max", mysql.pool_max, 2, 200);
+    f.ms("mysql.timeout_ms", mysql.timeout, 100, 60_000);
+    f.range("mysql.batch_rows_max", mysql.batch_rows_max, 1, 256);
+    f.range("api.body_bytes_max", api.body_bytes_max, 1024, 32 << 20);
+    f.range("api.requests_max", api.requests_max, 1, 100_000);
+    f.ms("api.keys_refresh_ms", api.keys_refresh, 100, 2000);
+    f.ms("api.drain_ms", api.drain, 0, 600_000);
+    f.range("queue.depth_max", queue.depth_max, 1, 10_000_000);
+    f.range("queue.tenant_depth_max", queue.tenant_depth_max, 1, queue.depth_max);
+    f.range("queue.delayed_max", queue.delayed_max, 1, 10_000_000);
+    f.ms("queue.beat_every_ms", queue.beat_every, 100, 60_000);
+    f.range("queue.crashes_max", queue.crashes_max, 1, 100);
+    f.range("queue.failures_max", queue.failures_max, 1, 100);
+    f.range("queue.priority_head_start_ms", queue.priority_head_start_ms, 0, 3_600_000);
+    f.range("queue.task_cost_tokens", queue.task_cost_tokens, 1, 1_000_000);
+    f.range("queue.debt_max_tokens", queue.debt_max_tokens, 0, 1_000_000_000);
+    f.ms("queue.reconcile_every_ms", queue.reconcile_every, 1000, 600_000);
+    f.ms("events.keep_ms", events.keep, 1000, 86_400_000);
+    f.ms("events.merge_ms", events.merge, 0, 1000);
+    f.range("events.merge_bytes_max", events.merge_bytes_max, 1, 65_536);
+    f.range("events.reader_bytes_max", events.reader_bytes_max, 65_536, 64 << 20);
+    f.range("events.sockets_max", events.sockets_max, 1, 1_000_000);
+    f.range("events.sockets_per_key_max", events.sockets_per_key_max, 1, events.sockets_max);
+    f.range("events.tasks_per_socket_max", events.tasks_per_socket_max, 1, 10_000);
+    f.ms("events.unknown_task_wait_ms", events.unknown_task_wait, 1000, 600_000);
+    f.ms("events.ping_every_ms", events.ping_every, 1000, 30_000);
+    f.ms("events.silence_ms", events.silence, 1000, 600_000);
+    f.ms("events.ticket_ms", events.ticket, 1000, 300_000);
+    f.range("worker.slots", worker.slots, 1, 10_000);
+    f.ms("worker.drain_ms", worker.drain, 0, 3_600_000);
+    f.ms("worker.attempt_ms_max", worker.attempt_max, 1000, 86_400_000);
+    f.range("worker.history_messages_max", worker.history_messages_max, 0, 10_000);
+    f.range("worker.history_bytes_max", worker.history_bytes_max, 0, 16 << 20);
+    f.range("worker.answer_bytes_max", worker.answer_bytes_max, 1024, 16 << 20);
+    f.ms("gateway.connect_ms", gateway.connect, 10, 60_000);
+    f.ms("gateway.first_token_ms", gateway.first_token, 10, 600_000);
+    f.ms("gateway.idle_ms", gateway.idle, 10, 600_000);
+    f.ms("gateway.total_ms", gateway.total, 10, 3_600_000);
+    f.range("gateway.permits", gateway.permits, 1, 100_000);
+    f.ms("gateway.spacing_ms", gateway.spacing, 0, 10_000);
+    f.ms("gateway.push_back_ms", gateway.push_back, 0, 600_000);
+    f.range("gateway.attempts_per_hop", gateway.attempts_per_hop, 1, 10);
+    f.range("gateway.idle_connections_max", gateway.idle_connections_max, 0, 10_000);
+}
+
+fn between(settings: &Settings, f: &mut Findings) {
+    let Settings { redis, mysql, api, queue, worker, gateway, .. } = settings;
+    f.require(queue.lease > 3 * queue.beat_every, || {
+        format!(
+            "queue.lease_ms = {}: must be more than three beats (queue.beat_every_ms = {})",
+            queue.lease.as_millis(),
+            queue.beat_every.as_millis()
+        )
+    });
+    f.require(redis.script_timeout > redis.admission_timeout && redis.script_timeout < queue.lease, || {
+        format!(
+            "redis.script_timeout_ms = {}: must be more than redis.admission_timeout_ms and less than queue.lease_ms",
+            redis.script_timeout.as_millis()
+        )
+    });
+    f.require(mysql.batch_waiting_max >= mysql.batch_rows_max, || {
+        format!("mysql.batch_waiting_max = {}: must be at least mysql.batch_rows_max", mysql.batch_waiting_max)
+    });
+    f.require(api.request_timeout > mysql.timeout + 2 * redis.script_timeout, || {
+        format!(
+            "api.request_timeout_ms = {}: must be more than mysql.timeout_ms + 2 × redis.script_timeout_ms",
+            api.request_timeout.as_millis()
+        )
+    });
+    f.require(mysql.timeout < queue.lease, || {
+        format!("mysql.timeout_ms = {}: must be less than queue.lease_ms", mysql.timeout.as_millis())
+    });
+    f.require(queue.reconcile_age_min > Duration::from_millis(COMMIT_MS_MAX), || {
+        format!(
+            "queue.reconcile_age_min_ms = {}: must be more than {COMMIT_MS_MAX}, the time that a door may take to commit",
+            queue.reconcile_age_min.as_millis()
+        )
+    });
+    f.require(gateway.first_token < gateway.total, || {
+        format!(
+            "gateway.first_token_ms = {}: must be less than gateway.total_ms = {}",
+            gateway.first_token.as_millis(),
+            gateway.total.as_millis()
+        )
+    });
+    f.require(gateway.time_box >= gateway.first_token, || {
+        format!("gateway.time_box_ms = {}: must be at least gateway.first_token_ms", gateway.time_box.as_millis())
+    });
+    f.require(worker.attempt_max >= gateway.total, || {
+        format!("worker.attempt_ms_max = {}: must be at least gateway.total_ms", worker.attempt_max.as_millis())
+    });
+}
+
+fn names(settings: &Settings, f: &mut Findings) {
+    for (path, name) in [("deployment.id", &settings.deployment.id), ("queue.name", &settings.queue.name)] {
+        f.require(is_name(name, 32), || format!("{path} = \"{name}\": must be 1 to 32 of a-z 0-9 -"));
+    }
+    for (name, chain) in &settings.chains {
+        f.require(!chain.hops.is_empty(), || format!("chains.{name}.hops: must name at least one provider/model"));
+        for hop in &chain.hops {
+            f.require(settings.providers.contains_key(&hop.provider), || {
+                format!("chains.{name}.hops: provider `{}` is not in [providers]", hop.provider)
+            });
+        }
+    }
+    for (name, agent) in &settings.agents {
+        f.require(is_name(name, 64), || format!("agents.{name}: a name is 1 to 64 of a-z 0-9 -"));
+        f.require(settings.chains.contains_key(&agent.chain), || {
+            format!("agents.{name}.chain: `{}` is not in [chains]", agent.chain)
+        });
+    }
+    for (name, provider) in &settings.providers {
+        f.require(provider.base_url.starts_with("http://") || provider.base_url.starts_with("https://"), || {
+            format!("providers.{name}.base_url = \"{}\": must begin with http:// or https://", provider.base_url)
+        });
+    }
+}
+
+fn is_name(text: &str, most: usize) -> bool {
+    !text.is_empty()
+        && text.len() <= most
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}

@@ -1,0 +1,28 @@
+//! Settings: one TOML file with every default compiled in, the operator's file over it, the environment over both.
+//!
+//! Unknown keys and contradicting values are refused at start, with the key's path and what to write instead. This is
+//! the only crate that reads the environment.
+
+mod check;
+mod duration;
+mod error;
+mod layers;
+mod print;
+mod settings;
+
+pub use error::ConfigError;
+pub use layers::{Loaded, Origin, load};
+pub use print::{effective, reference};
+pub use settings::{
+    Agent, Api, Chain, Deployment, Dialect, Events, Gateway, Hop, Log, LogFormat, Mysql, Provider, Queue, Redis,
+    Settings, Worker,
+};
+
+/// The commented default settings, as compiled in.
+pub const DEFAULT_TOML: &str = include_str!("default.toml");
+
+/// Reads a secret (a provider key) from the environment variable that a setting names; `None` when unset or empty.
+#[must_use]
+pub fn secret_from_env(variable: &str) -> Option<secrecy::SecretString> {
+    layers::environment(variable).filter(|text| !text.is_empty()).map(secrecy::SecretString::from)
+}

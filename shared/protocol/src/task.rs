@@ -1,0 +1,39 @@
+//! What a worker needs to run a task: the part of the request that is stored as it was accepted.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::message::Message;
+
+/// The stored request (`task.spec` in MySQL, JSON). What Penstock itself decides by (thread, deadline, priority) stands in
+/// columns beside it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskSpec {
+    /// What the person asked.
+    pub input: Input,
+    /// Client's own data, returned unchanged.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub metadata: Value,
+    /// Shared application state (AG-UI).
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub state: Value,
+    /// Front-end tools (AG-UI).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<Value>,
+    /// Context entries (AG-UI).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<Value>,
+    /// W3C `traceparent` of the submitting request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
+
+/// A text continues its thread; a list of messages *is* the conversation and nothing is put before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub enum Input {
+    /// One user message.
+    Text(String),
+    /// The complete conversation, the newest message last.
+    Messages(Vec<Message>),
+}
