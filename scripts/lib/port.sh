@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Servers on free ports of the loopback address.
 # Needs: STATE, say.sh, process.sh, probe.sh.
 

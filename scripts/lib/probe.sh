@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Is a server there, and ready? Asked with bash alone, so that a fresh machine needs no curl and no client of a server.
 
 # probe_port HOST PORT: something listens.

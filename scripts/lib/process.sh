@@ -1,11 +1,10 @@
+# shellcheck shell=bash
 # Background processes by pid file: start one, know whether it lives, stop it in time.
 #
 # A pid file ($STATE/pid/NAME) holds "PID STARTED"; STARTED is the start time of the process in clock ticks since boot,
 # so a pid that the kernel has meanwhile given to somebody else is never taken for ours, and never killed.
 # Each process has its own session: Ctrl-C in a terminal reaches only the script, which then stops the parts in order.
 # Needs: STATE, say.sh.
-
-STARTED_HERE=() # names launched by this script, oldest first
 
 # process_started PID: prints its start time; fails when there is no such process, or only its zombie.
 process_started() {
@@ -25,10 +24,19 @@ process_pid() {
 process_alive() { process_pid "$1" >/dev/null; }
 
 # process_names [PREFIX]: names that have a pid file.
+# shellcheck disable=SC2120
 process_names() {
   local file
   for file in "$STATE/pid/${1-}"*; do
     if [[ -e $file ]]; then printf '%s\n' "${file##*/}"; fi
+  done
+}
+
+# process_living: names of the living processes.
+process_living() {
+  local name
+  for name in $(process_names ''); do
+    if process_alive "$name"; then printf '%s\n' "$name"; fi
   done
 }
 
@@ -43,7 +51,6 @@ process_launch() {
   pid=$!
   printf '%s %s\n' "$pid" "$(process_started "$pid")" >"$STATE/pid/$name"
   trap - INT TERM HUP
-  STARTED_HERE+=("$name")
   if [[ $stopped ]]; then exit 130; fi
 }
 

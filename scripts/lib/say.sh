@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Words to the person at the terminal: progress on stderr, a failure that ends the script.
 
 say() { printf '%s\n' "$*" >&2; }
