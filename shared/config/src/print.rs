@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn the_reference_names_every_key_with_its_meaning() {
         let text = reference();
-        for line in DEFAULT_TOML.lines().filter(|line| line.contains(" = ")) {
+        for line in DEFAULT_TOML.lines().filter(|line| !line.starts_with('#') && line.contains(" = ")) {
             let key = line.split(" = ").next().unwrap();
             let row = text.lines().find(|row| row.starts_with(&format!("| `{key}` |")));
             assert!(row.is_some_and(|row| !row.ends_with("|  |")), "{key} has no meaning");

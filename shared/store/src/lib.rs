@@ -1,1 +1,19 @@
-//! To be written.
+//! Every SQL statement of Penstock. MySQL keeps the truth; the end of a task is one conditional UPDATE here (law 4).
+//!
+//! Writes of one kind that wait together share one statement and so one commit ([`batch`]): durability does not cost
+//! throughput. Written for MySQL 8 and MariaDB 10.11; statements are static text made of static parts.
+
+mod batch;
+mod error;
+#[cfg(feature = "fixture")]
+pub mod fixture;
+mod key;
+mod pool;
+mod task;
+mod tenant;
+
+pub use error::StoreError;
+pub use key::{KeyRow, NewKey};
+pub use pool::Store;
+pub use task::{Accepted, Claimed, End, Ended, ListFilter, NewTask, Page, TaskRow};
+pub use tenant::TenantRow;

@@ -1,0 +1,127 @@
+//! The connection pool, bounded in size and time, and the batchers that write through it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use penstock_config::Mysql;
+use secrecy::ExposeSecret;
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::pool::PoolConnection;
+use sqlx::{MySql, MySqlPool};
+
+use crate::StoreError;
+use crate::batch::Batcher;
+use crate::error::{is_connection_lost, is_lock_trouble};
+use crate::task::{AcceptBatch, ClaimBatch, EndBatch};
+
+/// Tries of one statement: a deadlock, or a pooled connection that died while it lay idle, costs one.
+const TRIES_MAX: u32 = 4;
+
+/// Prepared statements kept on one connection: one text for each batch size and kind.
+const STATEMENTS_MAX: usize = 1024;
+
+/// Access to MySQL. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(crate) database: Database,
+    pub(crate) accepts: Batcher<AcceptBatch>,
+    pub(crate) claims: Batcher<ClaimBatch>,
+    pub(crate) ends: Batcher<EndBatch>,
+}
+
+/// The pool with its time bound; what batchers and single statements share.
+#[derive(Clone, Debug)]
+pub(crate) struct Database {
+    pool: MySqlPool,
+    timeout: Duration,
+}
+
+impl Store {
+    /// Prepares a pool; connects when first used, so that a process can start while MySQL is away.
+    ///
+    /// Errors: a URL that is not one of MySQL.
+    pub fn connect(settings: &Mysql) -> Result<Self, StoreError> {
+        let options: MySqlConnectOptions = settings.url.expose_secret().parse().map_err(|_| {
+            StoreError::Conflict("mysql.url: must be mysql://user:password@host:port/database".to_owned())
+        })?;
+        let options = options.statement_cache_capacity(STATEMENTS_MAX);
+        let pool = MySqlPoolOptions::new()
+            .max_connections(settings.pool_max)
+            .acquire_timeout(settings.timeout)
+            // A dead connection costs one retry (`Database::run`); a ping before each use would cost a round trip always.
+            .test_before_acquire(false)
+            .connect_lazy_with(options);
+        let database = Database { pool, timeout: settings.timeout };
+        let (rows, waiting) = (settings.batch_rows_max, settings.batch_waiting_max);
+        Ok(Self {
+            accepts: Batcher::start(AcceptBatch(database.clone()), rows, waiting),
+            claims: Batcher::start(ClaimBatch(database.clone()), rows, waiting),
+            ends: Batcher::start(EndBatch(database.clone()), rows, waiting),
+            database,
+        })
+    }
+
+    /// Brings the schema up to date. Safe to run from several processes at once.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        let migrator = sqlx::migrate!("../../migrations");
+        migrator.run(&self.database.pool).await.map_err(|error| StoreError::Refused(error.into()))
+    }
+
+    /// Whether MySQL answers and the schema is there.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.database
+            .run(|mut connection| async move {
+                sqlx::query("SELECT 1 FROM revision LIMIT 1").execute(&mut *connection).await
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// Closes the pool; statements that run are awaited.
+    pub async fn close(&self) {
+        self.database.pool.close().await;
+    }
+}
+
+impl Database {
+    /// Runs `statements` on one connection within the time-out, again after lock trouble or a lost connection.
+    ///
+    /// So `statements` must be safe to repeat: each statement of this crate is, because it is conditional and its
+    /// outcome is read back from the row.
+    pub(crate) async fn run<T, F, Done>(&self, statements: F) -> Result<T, StoreError>
+    where
+        F: Fn(PoolConnection<MySql>) -> Done,
+        Done: Future<Output = Result<T, sqlx::Error>>,
+    {
+        let work = async {
+            let mut tried = 0;
+            loop {
+                tried += 1;
+                // A lost connection is found dead when it returns to the pool, and closed there.
+                let error = match statements(self.pool.acquire().await?).await {
+                    Ok(done) => return Ok(done),
+                    Err(error) => error,
+                };
+                if tried == TRIES_MAX || !(is_lock_trouble(&error) || is_connection_lost(&error)) {
+                    return Err(StoreError::from_sqlx(error));
+                }
+                tracing::debug!(tried, %error, "a statement is sent again");
+            }
+        };
+        match tokio::time::timeout(self.timeout, work).await {
+            Ok(done) => done,
+            Err(_) => Err(StoreError::Unavailable(format!("no answer in {} ms", self.timeout.as_millis()))),
+        }
+    }
+}
+
+/// Something that writes many items in one go; see [`crate::batch`].
+pub(crate) trait Write: Send + Sync + 'static {
+    type Item: Send + 'static;
+    type Outcome: Send + 'static;
+
+    /// Writes all items; one outcome each, in order.
+    fn write(&self, items: Vec<Self::Item>)
+    -> impl Future<Output = Result<Vec<Self::Outcome>, Arc<StoreError>>> + Send;
+}

@@ -1,0 +1,163 @@
+//! The accept record. Law 3: 202 is sent once it is committed.
+//!
+//! Rows that wait together are one INSERT, one commit. A row that is there already is left alone and read back: `place`
+//! tells whether it is the one that this call wrote (its sequence is the door's own), so a repeat after a lost
+//! connection is answered truly.
+
+use std::sync::Arc;
+
+use penstock_protocol::{Place, Status, TaskKey, TaskSpec, ThreadId};
+use sqlx::{AssertSqlSafe, MySqlConnection};
+
+use super::read::row_of;
+use super::row::{COLUMNS, TaskRow};
+use crate::error::is_duplicate;
+use crate::pool::{Database, Write};
+use crate::{Store, StoreError};
+
+/// What the door writes of an admitted task.
+#[derive(Clone, Debug)]
+pub struct NewTask {
+    /// Tenant and id.
+    pub key: TaskKey,
+    /// Conversation.
+    pub thread: ThreadId,
+    /// Agent.
+    pub agent: String,
+    /// End user.
+    pub user: Option<String>,
+    /// Place in line, given by this door.
+    pub place: Place,
+    /// 0 to 9.
+    pub priority: u8,
+    /// Estimated cost, in tokens.
+    pub cost_tokens: u32,
+    /// SHA-256 of the body.
+    pub body_hash: [u8; 32],
+    /// `Idempotency-Key` of the request.
+    pub idempotency_key: Option<String>,
+    /// Moment of acceptance.
+    pub accepted_ms: u64,
+    /// Time from now to the deadline.
+    pub deadline_in_ms: Option<u64>,
+    /// What was asked.
+    pub spec: TaskSpec,
+}
+
+/// What became of an accept record.
+#[derive(Clone, Debug)]
+pub enum Accepted {
+    /// Committed by this call.
+    New,
+    /// A row with this id, or with this idempotency key, was there before.
+    Before(Box<TaskRow>),
+}
+
+impl Store {
+    /// Commits an accept record, together with whatever else waits.
+    ///
+    /// Errors: `Busy` (nothing sent), `Unavailable` (outcome unknown: the same call again tells).
+    pub async fn accept(&self, task: NewTask) -> Result<Accepted, Arc<StoreError>> {
+        self.accepts.write(task).await
+    }
+}
+
+const INSERT: &str = "INSERT INTO task (tenant, id, thread, agent, end_user, status, place, open_place, priority, \
+     cost_tokens, body_hash, idempotency_key, accepted_ms, deadline_ms, spec) VALUES ";
+const INSERT_ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
+     CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED) + ?, ?)";
+pub(crate) struct AcceptBatch(pub(crate) Database);
+
+impl std::fmt::Debug for AcceptBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AcceptBatch")
+    }
+}
+
+impl Write for AcceptBatch {
+    type Item = NewTask;
+    type Outcome = Accepted;
+
+    async fn write(&self, items: Vec<NewTask>) -> Result<Vec<Accepted>, Arc<StoreError>> {
+        let specs = items
+            .iter()
+            .map(|task| serde_json::to_string(&task.spec))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| StoreError::Corrupt { row: "a new task".to_owned(), reason: error.to_string() })?;
+        let (tasks, texts) = (&items, &specs);
+        let outcomes = self
+            .0
+            .run(|mut connection| async move {
+                match insert(&mut connection, tasks, texts).await {
+                    Ok(()) => Ok(vec![Accepted::New; tasks.len()]),
+                    Err(error) if is_duplicate(&error) => one_by_one(&mut connection, tasks, texts).await,
+                    Err(error) => Err(error),
+                }
+            })
+            .await?;
+        Ok(outcomes)
+    }
+}
+
+/// Writes rows apart after one of them met a row that is there (a repeat, a race of equal requests): the statement of
+/// all wrote none.
+async fn one_by_one(
+    connection: &mut MySqlConnection,
+    tasks: &[NewTask],
+    specs: &[String],
+) -> Result<Vec<Accepted>, sqlx::Error> {
+    let mut outcomes = Vec::with_capacity(tasks.len());
+    for (task, spec) in tasks.iter().zip(specs) {
+        let inserted = insert(connection, std::slice::from_ref(task), std::slice::from_ref(spec)).await;
+        outcomes.push(match inserted {
+            Ok(()) => Accepted::New,
+            Err(error) if is_duplicate(&error) => match row_before(connection, task).await? {
+                Some(row) if row.key == task.key && row.place == task.place => Accepted::New,
+                Some(row) => Accepted::Before(Box::new(row)),
+                None => return Err(error),
+            },
+            Err(error) => return Err(error),
+        });
+    }
+    Ok(outcomes)
+}
+
+async fn insert(connection: &mut MySqlConnection, items: &[NewTask], specs: &[String]) -> Result<(), sqlx::Error> {
+    let rows = vec![INSERT_ROW; items.len()].join(", ");
+    let mut query = sqlx::query(AssertSqlSafe(format!("{INSERT}{rows}")));
+    for (task, spec) in items.iter().zip(specs) {
+        query = query
+            .bind(task.key.tenant.0)
+            .bind(&task.key.task.0.as_bytes()[..])
+            .bind(&task.thread.0.as_bytes()[..])
+            .bind(&task.agent)
+            .bind(&task.user)
+            .bind(Status::Queued.as_str())
+            .bind(task.place.as_str())
+            .bind(task.place.as_str())
+            .bind(task.priority)
+            .bind(task.cost_tokens)
+            .bind(&task.body_hash[..])
+            .bind(&task.idempotency_key)
+            .bind(task.accepted_ms)
+            .bind(task.deadline_in_ms)
+            .bind(spec);
+    }
+    query.execute(connection).await?;
+    Ok(())
+}
+
+/// The row that has the id of `task`, else the one that has its idempotency key.
+async fn row_before(connection: &mut MySqlConnection, task: &NewTask) -> Result<Option<TaskRow>, sqlx::Error> {
+    if let Some(row) = row_of(connection, task.key).await? {
+        return Ok(Some(row));
+    }
+    let row = sqlx::query(AssertSqlSafe(format!(
+        "SELECT {COLUMNS} FROM task t WHERE t.tenant = ? AND t.idempotency_key = ?"
+    )))
+    .bind(task.key.tenant.0)
+    .bind(&task.idempotency_key)
+    .fetch_optional(connection)
+    .await?;
+    row.as_ref().map(TaskRow::read).transpose()
+}

@@ -1,0 +1,109 @@
+//! The claim: before anything else, a worker makes an attempt its own in MySQL.
+//!
+//! Law 5: attempt numbers come from here, so they grow across a flush of Redis and poison is bounded in the truth.
+//! Claims that wait together are one UPDATE, one commit; the rows are read back and say whose they are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use penstock_protocol::{Status, TaskKey, clock};
+use sqlx::{AssertSqlSafe, MySqlConnection};
+
+use super::read::rows_of;
+use super::row::TaskRow;
+use crate::pool::{Database, Write};
+use crate::{Store, StoreError};
+
+/// What became of a claim.
+#[derive(Clone, Debug)]
+pub enum Claimed {
+    /// The attempt is the caller's. The row is as after the claim.
+    Mine(Box<TaskRow>),
+    /// The task has ended: publish what the row says.
+    Ended(Box<TaskRow>),
+    /// MySQL knows an attempt as high or higher, or the task waits for a person: Redis is behind.
+    Ahead(Box<TaskRow>),
+    /// No such row.
+    Unknown,
+}
+
+/// One claim.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    key: TaskKey,
+    attempt: u32,
+    worker: String,
+}
+
+impl Store {
+    /// Makes `attempt` of `key` the property of `worker`, if the task has not ended and no attempt is as high.
+    ///
+    /// A row still `running` counts a crash: its attempt ended without a word. May be repeated: the same attempt and
+    /// worker is `Mine` again.
+    pub async fn claim(&self, key: TaskKey, attempt: u32, worker: &str) -> Result<Claimed, Arc<StoreError>> {
+        self.claims.write(Claim { key, attempt, worker: worker.to_owned() }).await
+    }
+}
+
+pub(crate) struct ClaimBatch(pub(crate) Database);
+
+impl std::fmt::Debug for ClaimBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClaimBatch")
+    }
+}
+
+impl Write for ClaimBatch {
+    type Item = Claim;
+    type Outcome = Claimed;
+
+    async fn write(&self, items: Vec<Claim>) -> Result<Vec<Claimed>, Arc<StoreError>> {
+        let keys: Vec<_> = items.iter().map(|claim| claim.key).collect();
+        let (claims, named) = (&items, &keys);
+        let rows = self
+            .0
+            .run(|mut connection| async move {
+                update(&mut connection, claims).await?;
+                rows_of(&mut connection, named).await
+            })
+            .await?;
+        let rows: HashMap<_, _> = rows.into_iter().map(|row| (row.key, row)).collect();
+        Ok(items.iter().map(|claim| verdict(claim, rows.get(&claim.key))).collect())
+    }
+}
+
+// MySQL sets from left to right: `crashes` reads the status before it changes.
+const UPDATE_HEAD: &str = "UPDATE task t JOIN (SELECT ? AS tenant, ? AS id, ? AS attempt, ? AS worker";
+const UPDATE_ROW: &str = " UNION ALL SELECT ?, ?, ?, ?";
+const UPDATE_TAIL: &str = ") v ON t.tenant = v.tenant AND t.id = v.id \
+     SET t.crashes = t.crashes + (t.status = 'running'), t.attempt = v.attempt, t.status = 'running', \
+     t.worker = v.worker, t.started_ms = COALESCE(t.started_ms, ?) \
+     WHERE t.attempt < v.attempt AND t.status IN ('queued', 'running')";
+
+async fn update(connection: &mut MySqlConnection, items: &[Claim]) -> Result<(), sqlx::Error> {
+    let rows = UPDATE_ROW.repeat(items.len() - 1);
+    let mut query = sqlx::query(AssertSqlSafe(format!("{UPDATE_HEAD}{rows}{UPDATE_TAIL}")));
+    for claim in items {
+        query = query
+            .bind(claim.key.tenant.0)
+            .bind(&claim.key.task.0.as_bytes()[..])
+            .bind(claim.attempt)
+            .bind(&claim.worker);
+    }
+    query.bind(clock::wall_ms()).execute(&mut *connection).await?;
+    Ok(())
+}
+
+fn verdict(claim: &Claim, row: Option<&TaskRow>) -> Claimed {
+    let Some(row) = row.cloned().map(Box::new) else { return Claimed::Unknown };
+    if row.status.is_terminal() {
+        Claimed::Ended(row)
+    } else if row.status == Status::Running
+        && row.attempt == claim.attempt
+        && row.worker.as_deref() == Some(claim.worker.as_str())
+    {
+        Claimed::Mine(row)
+    } else {
+        Claimed::Ahead(row)
+    }
+}

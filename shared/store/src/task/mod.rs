@@ -1,0 +1,18 @@
+//! Table `task`: the accept record, the claim, the end, and what is read of them.
+
+mod accept;
+mod cancel;
+mod claim;
+mod end;
+mod read;
+mod row;
+
+pub use accept::{Accepted, NewTask};
+pub use claim::Claimed;
+pub use end::{End, Ended};
+pub use read::{ListFilter, Page};
+pub use row::TaskRow;
+
+pub(crate) use accept::AcceptBatch;
+pub(crate) use claim::ClaimBatch;
+pub(crate) use end::EndBatch;
