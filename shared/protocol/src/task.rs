@@ -11,6 +11,9 @@ use crate::message::Message;
 pub struct TaskSpec {
     /// What the person asked.
     pub input: Input,
+    /// Whether the door minted the thread for this task: then there is no history, and none is looked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_new_thread: bool,
     /// Client's own data, returned unchanged.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub metadata: Value,

@@ -24,6 +24,7 @@ fn new_task(places: &PlaceSource) -> NewTask {
         deadline_in_ms: None,
         spec: TaskSpec {
             input: Input::Text("hello ✓".into()),
+            is_new_thread: true,
             metadata: serde_json::json!({"a": 1}),
             state: serde_json::Value::Null,
             tools: vec![],
