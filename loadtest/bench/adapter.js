@@ -1,0 +1,28 @@
+// Penstock for the queue bench's burst.js: its own API instead of the peers' shared contract.
+// A task's id must be a UUID, so the bench's short names are hashed into one.
+import crypto from 'k6/crypto';
+
+const KEY = __ENV.PENSTOCK_KEY_FILE ? open(__ENV.PENSTOCK_KEY_FILE).trim() : '';
+const HEADERS = { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' };
+
+function uuid(name) {
+  const hex = crypto.sha256(name, 'hex');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
+}
+
+export const penstock = {
+  wsUrl: (base, id) => `ws://${base}/api/task/${uuid(id)}/ws`,
+  wsParams: { headers: HEADERS },
+  task: (base, id, sleepMs) => ({
+    url: `http://${base}/api/task`,
+    body: JSON.stringify({ task_id: uuid(id), agent: sleepMs === 3000 ? 'slow-3s' : 'instant', input: 'go' }),
+    headers: HEADERS,
+  }),
+  // RUN_STARTED comes from the worker: it is the first event. Only a success counts as done.
+  event: (text) => {
+    const { type, outcome } = JSON.parse(text);
+    if (type === 'RUN_STARTED') return { kind: 'progress' };
+    if (type === 'RUN_FINISHED' && (!outcome || outcome.type === 'success')) return { kind: 'done' };
+    return { kind: null };
+  },
+};
