@@ -1,0 +1,60 @@
+//! What every handler works with, made once at start.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use penstock_config::Settings;
+use penstock_protocol::PlaceSource;
+use penstock_queue::Queue;
+use penstock_store::Store;
+use penstock_telemetry::Metrics;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::auth::KeyRing;
+use crate::events::Hub;
+use crate::metrics::ApiMetrics;
+
+/// The parts of a door process. Cheap to clone; reads like its [`Parts`].
+#[derive(Clone)]
+pub struct App(Arc<Parts>);
+
+/// The parts themselves.
+pub struct Parts {
+    /// Checked settings.
+    pub settings: Arc<Settings>,
+    /// MySQL.
+    pub store: Store,
+    /// Redis.
+    pub queue: Queue,
+    /// Keys in force.
+    pub keys: KeyRing,
+    /// Gives places in accept order.
+    pub places: PlaceSource,
+    /// Event streams of tasks.
+    pub hub: Hub,
+    /// Registry of the process.
+    pub metrics: Metrics,
+    /// Metrics of the door.
+    pub counts: ApiMetrics,
+    /// Cancelled when the process begins to stop.
+    pub shutdown: CancellationToken,
+    /// Work that must end before the process does.
+    pub tracker: TaskTracker,
+}
+
+impl App {
+    /// Puts the parts together.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
