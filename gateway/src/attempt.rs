@@ -1,0 +1,180 @@
+//! One try on one exit, up to its first token, under its timers.
+//!
+//! Law: a try that ends for whatever reason (timer, cancel, error) closes its connection, because everything that holds it
+//! is dropped here. Each try is counted once, by the [`Tally`] that travels with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Body, Method, Request, Response};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::gate::GatePermit;
+use crate::hop::Hop;
+use crate::metrics::GatewayMetrics;
+use crate::provider::openai::{Answer, Progress, Trouble, trouble_of_response};
+use crate::settings::Timers;
+use crate::{CallScope, Outcome};
+
+/// The id of the task at the vendor's, for its support and for operators.
+const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-client-request-id");
+
+/// Longest error body that is read, and for how long: the status alone says enough.
+const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
+const ERROR_BODY_WAIT: Duration = Duration::from_secs(2);
+
+/// How long the end of a whole answer's connection is waited for.
+const DRAIN: Duration = Duration::from_millis(20);
+
+/// An attempt whose answer has begun.
+pub(crate) struct Attempt {
+    pub(crate) response: Response,
+    pub(crate) answer: Answer,
+    pub(crate) tally: Tally,
+    /// When it got its permit.
+    pub(crate) began: Instant,
+    pub(crate) permit: GatePermit,
+}
+
+/// Counts one attempt exactly once; dropped without an outcome, it counts as dropped by the caller.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    hop: Arc<Hop>,
+    metrics: GatewayMetrics,
+    is_counted: bool,
+}
+
+impl Tally {
+    pub(crate) fn new(hop: Arc<Hop>, metrics: GatewayMetrics) -> Self {
+        Self { hop, metrics, is_counted: false }
+    }
+
+    pub(crate) fn hop(&self) -> &Hop {
+        &self.hop
+    }
+
+    pub(crate) fn count(&mut self, outcome: Outcome) {
+        if !self.is_counted {
+            self.is_counted = true;
+            self.metrics.count(&self.hop.labels, outcome);
+        }
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        self.count(Outcome::Dropped);
+    }
+}
+
+/// Sends `body` and reads the answer up to its first token, or says what went wrong.
+///
+/// `give_up` bounds the try from outside: the end of the call's time box.
+pub(crate) async fn open(
+    client: &reqwest::Client,
+    body: Bytes,
+    scope: &CallScope,
+    timers: &Timers,
+    give_up: Instant,
+    mut tally: Tally,
+    permit: GatePermit,
+) -> Result<Attempt, Trouble> {
+    let began = Instant::now();
+    let bounds = [
+        (began + timers.first_token, Outcome::FirstToken),
+        (give_up, Outcome::FirstToken),
+        (began + timers.total, Outcome::Total),
+        (scope.deadline.unwrap_or(began + timers.total), Outcome::Deadline),
+    ];
+    // Of equal moments the first named counts.
+    let (until, outcome) =
+        bounds.into_iter().min_by_key(|(moment, _)| *moment).unwrap_or((give_up, Outcome::FirstToken));
+    let opened = match timeout_at(until, first_token(client, tally.hop(), body, scope)).await {
+        Ok(opened) => opened,
+        Err(_) => Err(Trouble::own(outcome, "")),
+    };
+    match opened {
+        Ok((response, answer)) => {
+            tally.metrics.first_token(&tally.hop.labels, began.elapsed());
+            Ok(Attempt { response, answer, tally, began, permit })
+        }
+        Err(trouble) => {
+            tally.count(trouble.outcome);
+            Err(trouble)
+        }
+    }
+}
+
+async fn first_token(
+    client: &reqwest::Client,
+    hop: &Hop,
+    body: Bytes,
+    scope: &CallScope,
+) -> Result<(Response, Answer), Trouble> {
+    let mut request = Request::new(Method::POST, hop.url.clone());
+    *request.headers_mut() = hop.headers.clone();
+    if let Ok(id) = HeaderValue::try_from(scope.task.to_string()) {
+        request.headers_mut().insert(CLIENT_REQUEST_ID, id);
+    }
+    *request.body_mut() = Some(Body::from(body));
+    let mut response = client.execute(request).await.map_err(|cause| {
+        let outcome = if cause.is_connect() { Outcome::Connect } else { Outcome::Server };
+        Trouble::own(outcome, reason(cause))
+    })?;
+    if !response.status().is_success() {
+        return Err(error_answer(response, hop).await);
+    }
+    let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut answer = Answer::new(content_type, hop.is_quota_throttle);
+    while *answer.progress() == Progress::Waiting {
+        read(&mut response, &mut answer).await;
+    }
+    match answer.progress() {
+        // Trouble behind the first token, in the same read, is told after it.
+        Progress::Failed if answer.pending_count() == 0 => {
+            Err(answer.take_trouble().unwrap_or_else(|| Trouble::own(Outcome::Server, "")))
+        }
+        _ => Ok((response, answer)),
+    }
+}
+
+/// Reads once from the body into the answer. Cancel-safe: nothing is lost when it is dropped.
+pub(crate) async fn read(response: &mut Response, answer: &mut Answer) {
+    match response.chunk().await {
+        Ok(Some(bytes)) => answer.push(&bytes),
+        Ok(None) => answer.end(),
+        Err(cause) => answer.break_off(reason(cause)),
+    }
+}
+
+async fn error_answer(mut response: Response, hop: &Hop) -> Trouble {
+    let mut body = Vec::new();
+    let until = Instant::now() + ERROR_BODY_WAIT;
+    while let Ok(Ok(Some(bytes))) = timeout_at(until, response.chunk()).await {
+        let room = ERROR_BODY_BYTES_MAX - body.len();
+        body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if body.len() == ERROR_BODY_BYTES_MAX {
+            break;
+        }
+    }
+    trouble_of_response(response.status(), response.headers(), &body, hop.is_quota_throttle)
+}
+
+/// The innermost cause in words, without the URL.
+fn reason(cause: reqwest::Error) -> String {
+    let cause = cause.without_url();
+    let mut innermost: &dyn std::error::Error = &cause;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+/// Reads the connection of a whole answer to its end, for a moment, so that it can serve the next call.
+pub(crate) async fn drain(mut response: Response) {
+    // Some servers leave the connection open after `[DONE]`; then it is closed.
+    let to_the_end = async { while let Ok(Some(_)) = response.chunk().await {} };
+    drop(timeout(DRAIN, to_the_end).await);
+}

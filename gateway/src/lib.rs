@@ -1,0 +1,35 @@
+//! The model gateway: every model call of Penstock goes through here and nowhere else.
+//!
+//! [`Gateway::stream`] takes a [`ModelRequest`] and gives a [`ModelStream`] once the first token is there. What a vendor's
+//! wire looks like is known below `provider` only; what an outcome means, in the verdict table only; and only the client
+//! factory builds HTTP clients.
+
+mod attempt;
+mod chunk;
+mod client;
+mod error;
+mod fields;
+mod gate;
+mod gateway;
+mod hop;
+mod metrics;
+mod outcome;
+mod provider;
+mod request;
+mod retry;
+pub mod settings;
+mod sse;
+mod stream;
+mod tool_call;
+
+pub use chunk::{FinishReason, ModelChunk};
+pub use client::install_tls_provider;
+pub use error::{BuildError, CallFailed, GatewayError};
+pub use fields::Fields;
+pub use gateway::{CallScope, Gateway};
+pub use metrics::GatewayMetrics;
+pub use outcome::Outcome;
+pub use request::{ChatMessage, ModelRequest};
+pub use settings::Settings;
+pub use stream::ModelStream;
+pub use tool_call::ToolCall;

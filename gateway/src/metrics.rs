@@ -1,0 +1,71 @@
+//! What the gateway counts. Labels are configured names and the closed list of outcomes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::Outcome;
+
+/// Upper bounds in seconds: fine where a fast model answers, up to the largest first-token timer.
+const FIRST_TOKEN_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 60.0];
+
+/// The gateway's metrics of one process.
+#[derive(Clone, Debug)]
+pub struct GatewayMetrics {
+    calls: Family<CallLabels, Counter>,
+    first_token: Family<ExitLabels, Histogram, fn() -> Histogram>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct ExitLabels {
+    pub(crate) provider: Arc<str>,
+    pub(crate) model: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    provider: Arc<str>,
+    model: Arc<str>,
+    verdict: Outcome,
+}
+
+impl EncodeLabelValue for Outcome {
+    fn encode(&self, encoder: &mut LabelValueEncoder) -> Result<(), std::fmt::Error> {
+        self.as_str().encode(encoder)
+    }
+}
+
+impl GatewayMetrics {
+    /// Makes the metrics known to `registry`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            calls: Family::default(),
+            first_token: Family::new_with_constructor(|| Histogram::new(FIRST_TOKEN_BUCKETS)),
+        };
+        registry.register(
+            "penstock_model_calls",
+            "Attempts on a provider and model, by how they ended",
+            metrics.calls.clone(),
+        );
+        registry.register(
+            "penstock_model_first_token_seconds",
+            "Time from the permit to the first token",
+            metrics.first_token.clone(),
+        );
+        metrics
+    }
+
+    pub(crate) fn count(&self, exit: &ExitLabels, verdict: Outcome) {
+        let labels = CallLabels { provider: exit.provider.clone(), model: exit.model.clone(), verdict };
+        self.calls.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn first_token(&self, exit: &ExitLabels, waited: Duration) {
+        self.first_token.get_or_create(exit).observe(waited.as_secs_f64());
+    }
+}

@@ -1,0 +1,208 @@
+//! The answer as its caller reads it, under the timers that still run: idle, total, deadline.
+//!
+//! Law 7: a stream ends in `Finish` or in an error, never silently. Cancel is dropping it: that closes the connection, frees
+//! the permit and counts the attempt as dropped.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use penstock_protocol::TokenUsage;
+use reqwest::Response;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::attempt::{Attempt, Tally, drain, read};
+use crate::error::{CallFailed, failed};
+use crate::gate::GatePermit;
+use crate::provider::openai::{Answer, Progress, Trouble};
+use crate::settings::Timers;
+use crate::{ModelChunk, Outcome};
+
+/// A model's answer, arriving.
+pub struct ModelStream {
+    answer: Answer,
+    /// Taken when the answer is over: dropping it closes the connection.
+    response: Option<Response>,
+    permit: Option<GatePermit>,
+    tally: Tally,
+    clock: Clock,
+    attempts: u32,
+    provider: Arc<str>,
+    model: Arc<str>,
+}
+
+impl ModelStream {
+    pub(crate) fn new(attempt: Attempt, timers: &Timers, deadline: Option<Instant>, attempts: u32) -> Self {
+        let labels = &attempt.tally.hop().labels;
+        let (provider, model) = (labels.provider.clone(), labels.model.clone());
+        let clock = Clock::new(attempt.began + timers.total, deadline, timers.idle);
+        let Attempt { response, answer, tally, permit, .. } = attempt;
+        Self { answer, response: Some(response), permit: Some(permit), tally, clock, attempts, provider, model }
+    }
+
+    /// Name of the provider that serves.
+    #[must_use]
+    pub fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    /// The vendor's name of the model that serves.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// What the vendor has counted so far; after a failure, of what was received.
+    #[must_use]
+    pub fn usage(&self) -> Option<TokenUsage> {
+        self.answer.usage().map(|usage| self.named(usage.clone()))
+    }
+
+    /// The next step of the answer; `None` after its end or its error.
+    ///
+    /// Cancel-safe: dropped while it waits, nothing is lost.
+    ///
+    /// # Errors
+    /// When the answer broke off. What came before it has been given out and cannot be taken back, so nothing is
+    /// retried here.
+    pub async fn next(&mut self) -> Option<Result<ModelChunk, CallFailed>> {
+        loop {
+            if *self.answer.progress() == Progress::Whole && self.answer.pending_count() == 1 {
+                self.close().await;
+            }
+            if let Some(chunk) = self.answer.next_chunk() {
+                self.clock.gave_out();
+                return Some(Ok(match chunk {
+                    ModelChunk::Usage(usage) => ModelChunk::Usage(self.named(usage)),
+                    other => other,
+                }));
+            }
+            if let Some(trouble) = self.answer.take_trouble() {
+                return Some(Err(self.fail(trouble)));
+            }
+            let response = self.response.as_mut()?;
+            if let Some(outcome) = self.clock.asked() {
+                return Some(Err(self.fail(Trouble::own(outcome, ""))));
+            }
+            let pieces = self.answer.pieces_count();
+            let fired = tokio::select! {
+                biased;
+                () = read(response, &mut self.answer) => None,
+                outcome = self.clock.fired() => Some(outcome),
+            };
+            match fired {
+                // The model had finished; only the end of the stream is missing.
+                Some(Outcome::Broken) if self.answer.has_finish() => self.answer.end(),
+                Some(outcome) => return Some(Err(self.fail(Trouble::own(outcome, "")))),
+                None if self.answer.pieces_count() > pieces => self.clock.heard(),
+                None => {}
+            }
+        }
+    }
+
+    /// A whole answer: lets the connection serve again, then frees the permit.
+    async fn close(&mut self) {
+        if let Some(response) = self.response.take() {
+            self.tally.count(Outcome::CleanEnd);
+            drain(response).await;
+            self.permit = None;
+        }
+    }
+
+    fn fail(&mut self, trouble: Trouble) -> CallFailed {
+        self.response = None;
+        self.permit = None;
+        let outcome = after_first_token(trouble.outcome);
+        self.tally.count(outcome);
+        if outcome == Outcome::RateLimited {
+            self.tally.hop().gate.push_back(trouble.hint);
+        }
+        let failed = failed(self.tally.hop(), Trouble { outcome, ..trouble }, self.attempts);
+        tracing::warn!(
+            provider = &*failed.provider,
+            model = &*failed.model,
+            outcome = outcome.as_str(),
+            "a model stream failed after its first token"
+        );
+        failed
+    }
+
+    fn named(&self, usage: TokenUsage) -> TokenUsage {
+        TokenUsage { provider: Some(self.provider.to_string()), model: Some(self.model.to_string()), ..usage }
+    }
+}
+
+/// What an outcome means once part of the answer was given out: whatever breaks it off is one row of the table.
+fn after_first_token(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Connect | Outcome::Server | Outcome::Undecodable | Outcome::Empty => Outcome::Broken,
+        other => other,
+    }
+}
+
+/// The timers after the first token. One sleep serves all; it is set anew only when it fires, not at each piece.
+struct Clock {
+    total: Instant,
+    deadline: Option<Instant>,
+    idle: Duration,
+    /// When the last piece came, or when the caller asked for the next: silence is the vendor's, not the caller's.
+    heard: Instant,
+    has_given_out: bool,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl Clock {
+    fn new(total: Instant, deadline: Option<Instant>, idle: Duration) -> Self {
+        let heard = Instant::now();
+        let mut clock =
+            Self { total, deadline, idle, heard, has_given_out: false, sleep: Box::pin(sleep_until(heard)) };
+        let (due, _) = clock.due();
+        clock.sleep.as_mut().reset(due);
+        clock
+    }
+
+    fn heard(&mut self) {
+        self.heard = Instant::now();
+    }
+
+    fn gave_out(&mut self) {
+        self.has_given_out = true;
+    }
+
+    /// The caller asks for more; says if its time is over, however much the vendor has ready.
+    fn asked(&mut self) -> Option<Outcome> {
+        if std::mem::take(&mut self.has_given_out) {
+            self.heard();
+        }
+        let now = Instant::now();
+        match self.deadline {
+            Some(deadline) if now >= deadline => Some(Outcome::Deadline),
+            _ if now >= self.total => Some(Outcome::Total),
+            _ => None,
+        }
+    }
+
+    /// The next timer. Of equal moments the first named counts.
+    fn due(&self) -> (Instant, Outcome) {
+        let mut due = (self.total, Outcome::Total);
+        if let Some(deadline) = self.deadline.filter(|deadline| *deadline <= due.0) {
+            due = (deadline, Outcome::Deadline);
+        }
+        let idle = self.heard + self.idle;
+        if idle < due.0 { (idle, Outcome::Broken) } else { due }
+    }
+
+    /// Waits until a timer fires.
+    async fn fired(&mut self) -> Outcome {
+        loop {
+            let (due, outcome) = self.due();
+            if Instant::now() >= due {
+                return outcome;
+            }
+            if self.sleep.is_elapsed() || self.sleep.deadline() > due {
+                self.sleep.as_mut().reset(due);
+            }
+            self.sleep.as_mut().await;
+        }
+    }
+}
