@@ -1,1 +1,54 @@
-//! To be written.
+//! The queue in Redis: key layout, one Lua verb a file (`lua/`), and one typed call per verb.
+//!
+//! MySQL keeps the truth. Redis orders, leases and publishes it, and can be rebuilt from it at any moment:
+//! [`Queue::census`] tells when, [`Queue::wipe`] and [`Queue::open`] frame the rebuild. Every verb may be repeated, at
+//! once or much later, without harm.
+//!
+//! Who calls what: the door `admit`, `enqueue`, `release`, `cancel`; the worker [`ReadyReader`], `start`, `raise`,
+//! `emit`, `beat`, `adopt`, `finish`, `retry`, `pause`; recovery `lost`, `reap`, `close`, `tick`, `census`, `wipe`,
+//! `open`; readers of events [`Queue::read_events`] and [`Bells`].
+
+mod admission;
+mod attempt;
+mod bell;
+mod cancel;
+mod emit;
+mod enqueue;
+mod error;
+mod event;
+mod field;
+mod gauge;
+mod lease;
+mod library;
+mod link;
+mod order;
+mod queue;
+mod ready;
+mod recovery;
+mod settings;
+mod shard;
+mod state;
+mod subscription;
+mod tenant;
+
+pub use admission::{AdmitLimits, AdmitRequest, AdmitVerdict, Admitted, Reason, Rejected};
+pub use attempt::{AttemptVerdict, Finish, Retry, RetryCause, StartVerdict};
+pub use bell::{Bell, BellSignal, Bells};
+pub use cancel::CancelVerdict;
+pub use emit::{Emission, EmitVerdict};
+pub use enqueue::{EnqueueVerdict, QueuedTask, TenantShare};
+pub use error::{ConnectError, QueueError};
+pub use event::StoredEvent;
+pub use gauge::{Gauges, Position};
+pub use lease::{Adoption, Beat, LeaseState};
+#[doc(hidden)]
+pub use library::{Library, VERBS, library_source};
+pub use order::{Order, OrderSignal, Orders};
+pub use queue::Queue;
+pub use ready::{ReadyEntry, ReadyReader};
+pub use recovery::{Census, CensusState, LostTask, ReapVerdict, RebuildToken};
+pub use settings::QueueSettings;
+#[doc(hidden)]
+pub use settings::VirtualClock;
+pub use shard::{Shard, ShardError, WorkerId};
+pub use state::State;

@@ -1,0 +1,45 @@
+-- One call: its keys and its time.
+--
+-- The library is loaded once and every verb shares this chunk, so helpers are built once. What belongs to one call
+-- (keys, time, records read) lives in the locals below and is set anew by begin().
+-- House rules: numbers enter strings only through int() or dec(); a record is tested for nil before it is indexed;
+-- the step that can be refused comes first, reads next, writes last; each record is written once.
+
+local ADMITTED_MS = 30000   -- a registration that no enqueue followed is purged after this long
+local TOMBSTONE_MS = 30000  -- an ended task is remembered this long, so that late and doubled calls find it
+local DECAY_MS = 120000     -- busy time and finished tasks fade with this time constant
+local RETRY_MS_MIN, RETRY_MS_MAX, RETRY_MS_UNKNOWN = 1000, 60000, 10000
+local SEAL = '18446744073709551615-18446744073709551615'
+local GROUP = 'workers'
+
+-- Positions in KEYS, the same for every verb; EV only where the verb writes to a task's stream.
+local ADMITTED, LINE, RING, HELD, READY, DELAYED, TASKS, TENANTS = 1, 2, 3, 4, 5, 6, 7, 8
+local USERS, THREADS, LEASES, WORKERS, WSLOTS, STATS, DONE, META, EV = 9, 10, 11, 12, 13, 14, 15, 16, 17
+
+local call, try  -- redis.call and redis.pcall, which exist only while a function runs
+local K          -- keys of this call
+local now        -- Redis ms of this call
+local tenants    -- tenant no -> record read by this call
+local stats      -- totals read by this call, nil until needed
+
+local floor, min, max, exp = math.floor, math.min, math.max, math.exp
+local match, sub, find, format = string.match, string.sub, string.find, string.format
+
+local function int(number) return format('%.0f', number) end
+local function dec(number) return format('%.3f', number) end
+
+-- Starts a call. `now_ms` is 0 in production (Redis TIME, law 11); tests pass a virtual time.
+local function begin(keys, now_ms)
+  if not call then call, try = redis.call, redis.pcall end
+  K, tenants, stats = keys, {}, nil
+  now = tonumber(now_ms)
+  if now == 0 then
+    local time = call('TIME')
+    now = time[1] * 1000 + floor(time[2] / 1000)
+  end
+end
+
+-- Registers a verb under its versioned name. allow-oom lets running tasks beat and finish while memory is full.
+local function verb(name, run, flags)
+  redis.register_function{ function_name = name .. '_@HASH@', callback = run, flags = flags or { 'allow-oom' } }
+end

@@ -1,0 +1,137 @@
+-- Where a task is: every record has exactly one home, so the homes add up to HLEN tasks at every instant.
+--
+-- A admitted · W line · H held · D delayed · R ready · X leases · F done. The functions move a task in or out and keep
+-- the counters of its tenant, user and thread; the caller writes the record, once.
+
+local function line_member(no, id, r) return no .. '|' .. r.place .. '|' .. id end
+
+-- Threads keep the order of acceptance; a priority moves a task in its tenant's line, not in a conversation.
+local function held_member(no, id, r)
+  return no .. '|' .. r.thread .. '|' .. (r.turn ~= '' and r.turn or r.place) .. '|' .. id
+end
+
+local function enter_line(no, id, r, t)
+  r.status, r.owner, r.entry = 'W', '', ''
+  call('ZADD', K[LINE], 0, line_member(no, id, r))
+  t.lined = t.lined + 1
+end
+
+-- Takes the turn of the task's thread; false while another task has it.
+local function take_thread(no, id, r)
+  if r.thread == '' then return true end
+  local field = no .. '|' .. r.thread
+  return call('HSETNX', K[THREADS], field, id) == 1 or call('HGET', K[THREADS], field) == id
+end
+
+local function enter_held(no, id, r)
+  r.status, r.owner, r.entry = 'H', '', ''
+  call('ZADD', K[HELD], 0, held_member(no, id, r))
+  local s = totals()
+  s.held = s.held + 1
+end
+
+-- Lets a task wait: in line if its thread is free or already its own, else behind the thread's holder.
+local function wait(no, id, r, t)
+  t.waiting = t.waiting + 1
+  if take_thread(no, id, r) then enter_line(no, id, r, t) else enter_held(no, id, r) end
+end
+
+-- Hands the task's thread to the first task that waits for it. Only W, D, R and X have the turn of their thread.
+local function leave_thread(no, r, t)
+  if r.thread == '' then return end
+  local field = no .. '|' .. r.thread
+  local s = totals()
+  if s.held > 0 then
+    local first = '[' .. field .. '|'
+    for _, member in ipairs(call('ZRANGEBYLEX', K[HELD], first, '(' .. field .. '}', 'LIMIT', 0, 10)) do
+      call('ZREM', K[HELD], member)
+      s.held = max(s.held - 1, 0)
+      local id = match(member, FIELD .. '$')
+      local heir = read_task(id)
+      if heir and heir.status == 'H' then
+        call('HSET', K[THREADS], field, id)
+        enter_line(no, id, heir, t)
+        write_task(id, heir)
+        return
+      end
+    end
+  end
+  call('HDEL', K[THREADS], field)
+end
+
+local function leave_user(no, r)
+  if r.user == '' then return end
+  local field = no .. '|' .. r.user
+  if call('HINCRBY', K[USERS], field, -1) <= 0 then call('HDEL', K[USERS], field) end
+end
+
+local function leave_ready(r)
+  if r.entry == '' then return end
+  call('XACK', K[READY], GROUP, r.entry)
+  call('XDEL', K[READY], r.entry)
+  r.entry = ''
+end
+
+-- Gives back what dispatch charged for a hand-out that never started.
+local function refund(r, t) t.tag = max(t.tag - r.cost / t.weight, 0) end
+
+-- Gives back the slot of a task that was handed out or runs.
+local function leave_slot(t)
+  local s = totals()
+  t.running = max(t.running - 1, 0)
+  s.used = max(s.used - 1, 0)
+end
+
+-- Takes a task out of its home, whichever it is, with the counts that go with the home. Thread and user stay.
+local function leave_home(no, id, r, t)
+  local status = r.status
+  if status == 'A' then
+    call('ZREM', K[ADMITTED], id)
+    t.admitted = max(t.admitted - 1, 0)
+  elseif status == 'W' then
+    call('ZREM', K[LINE], line_member(no, id, r))
+    t.lined, t.waiting = max(t.lined - 1, 0), max(t.waiting - 1, 0)
+  elseif status == 'H' then
+    call('ZREM', K[HELD], held_member(no, id, r))
+    t.waiting = max(t.waiting - 1, 0)
+    local s = totals()
+    s.held = max(s.held - 1, 0)
+  elseif status == 'D' then
+    call('ZREM', K[DELAYED], id)
+    t.waiting = max(t.waiting - 1, 0)
+  elseif status == 'R' then
+    leave_ready(r)
+    leave_slot(t)
+    refund(r, t)
+  elseif status == 'X' then
+    call('ZREM', K[LEASES], id)
+    leave_slot(t)
+  end
+end
+
+-- Ends a task: out of its home, thread and user free, a tombstone in its place.
+local function entomb(no, id, r, t)
+  leave_home(no, id, r, t)
+  if r.status == 'W' or r.status == 'D' or r.status == 'R' or r.status == 'X' then leave_thread(no, r, t) end
+  leave_user(no, r)
+  call('ZADD', K[DONE], int(now + TOMBSTONE_MS), id)
+  r.status, r.user, r.thread, r.place, r.turn, r.owner, r.entry, r.cancel = 'F', '', '', '', '', '', '', ''
+  write_task(id, r)
+end
+
+-- Removes registrations that no enqueue followed, at most `count`, oldest first; returns how many went.
+local function purge_admitted(count)
+  local gone = call('ZRANGEBYSCORE', K[ADMITTED], '-inf', int(now - ADMITTED_MS), 'LIMIT', 0, count)
+  for _, id in ipairs(gone) do
+    local r = read_task(id)
+    if r and r.status == 'A' then
+      local no = tenant_of(id)
+      leave_home(no, id, r, tenant(no))
+      leave_user(no, r)
+      call('HDEL', K[TASKS], id)
+    else
+      call('ZREM', K[ADMITTED], id)
+    end
+  end
+  return #gone
+end

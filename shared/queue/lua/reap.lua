@@ -1,0 +1,41 @@
+-- reap: takes a lost task from its silent worker.
+--
+-- KEYS  1–16, 17 event stream
+-- ARGV  now_ms, id, attempt, reaper (worker id), lease ms, idle ms of an entry, closing: 1 = the row is terminal or
+--       its attempts are used up
+-- Returns {1, 0} back in line · {2, attempt} a closing attempt, owned by the reaper: it ends the row and calls finish
+--         {0, 0} not lost any more
+-- Law 5: the fence event `<attempt + 1>-0` comes first. Law 4: nothing ends here; the row does, then finish publishes.
+
+verb('reap', function(keys, args)
+  begin(keys, args[1])
+  local id, attempt = args[2], tonumber(args[3])
+  local r = read_task(id)
+  if not r or r.attempt ~= attempt then return { 0, 0 } end
+  local no = tenant_of(id)
+  if r.status == 'X' then
+    local until_ms = tonumber(call('ZSCORE', K[LEASES], id))
+    if until_ms and until_ms > now then return { 0, 0 } end
+    local open = fence(id, attempt, '{"type":"CUSTOM","name":"penstock.recovered","value":{"attempt":' .. int(attempt + 1)
+      .. ',"cause":"worker_lost"}}')
+    if args[7] == '1' or r.cancel == '1' or not open then
+      r.attempt, r.owner = attempt + 1, args[4]
+      call('ZADD', K[LEASES], int(now + tonumber(args[5])), id)
+      write_task(id, r)
+      return { 2, r.attempt }
+    end
+  elseif r.status == 'R' then
+    local pending = try('XPENDING', K[READY], GROUP, 'IDLE', args[6], r.entry, r.entry, 1)
+    if pending.err or not pending[1] then return { 0, 0 } end
+  else
+    return { 0, 0 }
+  end
+  local t = tenant(no)
+  leave_home(no, id, r, t)
+  wait(no, id, r, t)
+  write_task(id, r)
+  update_ring(no, t)
+  dispatch(1)
+  commit()
+  return { 1, 0 }
+end)

@@ -1,0 +1,65 @@
+-- tick: what nobody asks for: due tasks, old registrations, tombstones, silent workers, the sums.
+--
+-- KEYS  1–16
+-- ARGV  now_ms, at most so many of each kind, ms after which a silent worker's slots do not count
+-- Returns how much was done; as much as the bound means: call again
+
+verb('tick', function(keys, args)
+  begin(keys, args[1])
+  local count = tonumber(args[2])
+  local s = totals()
+  local most = purge_admitted(min(count, 100))
+
+  local due = call('ZRANGEBYSCORE', K[DELAYED], '-inf', int(now), 'LIMIT', 0, min(count, 100))
+  for _, id in ipairs(due) do
+    local r = read_task(id)
+    if r and r.status == 'D' then
+      local no = tenant_of(id)
+      local t = tenant(no)
+      leave_home(no, id, r, t)
+      wait(no, id, r, t)
+      write_task(id, r)
+      update_ring(no, t)
+    else
+      call('ZREM', K[DELAYED], id)
+    end
+  end
+  most = max(most, #due)
+
+  local old = call('ZRANGEBYSCORE', K[DONE], '-inf', int(now), 'LIMIT', 0, count)
+  if #old > 0 then
+    call('ZREM', K[DONE], unpack(old))
+    call('HDEL', K[TASKS], unpack(old))
+  end
+  most = max(most, #old)
+
+  -- The sums are recomputed, not only counted up and down.
+  for _, worker in ipairs(call('ZRANGEBYSCORE', K[WORKERS], '-inf', int(now - tonumber(args[3])), 'LIMIT', 0, 1000)) do
+    call('ZREM', K[WORKERS], worker)
+  end
+  local alive, slots, rows = {}, 0, call('HGETALL', K[WSLOTS])
+  for _, worker in ipairs(call('ZRANGE', K[WORKERS], 0, -1)) do alive[worker] = true end
+  for i = 1, #rows, 2 do
+    if alive[rows[i]] then slots = slots + (tonumber(rows[i + 1]) or 0) else call('HDEL', K[WSLOTS], rows[i]) end
+  end
+  s.slots = slots
+  s.used = call('XLEN', K[READY]) + call('ZCARD', K[LEASES])
+  s.held = call('ZCARD', K[HELD])
+  advance()
+  call('HSET', K[STATS], 'tick', int(now), 'slots', int(slots))
+
+  -- Tenants at rest whose tag virtual time has passed are forgotten, unless they were configured.
+  local page = call('HSCAN', K[TENANTS], call('HGET', K[STATS], 'scan') or '0', 'COUNT', 50)
+  for i = 1, #page[2], 2 do
+    local no, text = page[2][i], page[2][i + 1]
+    if no ~= '#' and not tenants[no] then
+      local tag, retry_at = match(text, '^([^|]*)|1|0|0|0|0|0|0|0|([^|]*)$')
+      if tag and tonumber(tag) <= s.v and tonumber(retry_at) <= now then call('HDEL', K[TENANTS], no) end
+    end
+  end
+  call('HSET', K[STATS], 'scan', page[1])
+
+  dispatch(min(count, 100))
+  commit()
+  return most
+end)
