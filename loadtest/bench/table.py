@@ -41,10 +41,15 @@ def main():
         row = found.get((system, figure))
         return f"{row['value']:,.2f} ({row['min']:,.2f}–{row['max']:,.2f})" if row else "–"
 
-    print(f"{'median (min–max)':<50}" + "".join(f"{system:>26}" for system in systems))
+    def ratio(figure):
+        if ("floor", figure) in found and ("penstock", figure) in found and found["floor", figure]["value"]:
+            return f"{found['penstock', figure]['value'] / found['floor', figure]['value']:>10.2f}"
+        return ""
+
+    print(f"{'median (min–max)':<50}" + "".join(f"{system:>26}" for system in systems) + f"{'÷ floor':>10}")
     for figure, unit, meaning in FIGURES:
         if any((system, figure) in found for system in systems):
-            print(f"{meaning + (', ' + unit if unit else ''):<50}" + "".join(f"{cell(system, figure):>26}" for system in systems))
+            print(f"{meaning + (', ' + unit if unit else ''):<50}" + "".join(f"{cell(system, figure):>26}" for system in systems) + ratio(figure))
     for note in results["notes"]:
         print("note:", note)
 
