@@ -11,7 +11,7 @@ verb('beat', function(keys, args)
   local s = totals()
   local before = tonumber(call('HGET', K[WSLOTS], worker)) or 0
   if slots < 0 then
-    call('ZREM', K[WORKERS], worker)
+    call('ZADD', K[WORKERS], 0, worker)  -- silent since ever: the next tick forgets it with its consumer
     call('HDEL', K[WSLOTS], worker)
     slots = 0
   else

@@ -34,8 +34,15 @@ verb('tick', function(keys, args)
   most = max(most, #old)
 
   -- The sums are recomputed, not only counted up and down.
-  for _, worker in ipairs(call('ZRANGEBYSCORE', K[WORKERS], '-inf', int(now - tonumber(args[3])), 'LIMIT', 0, 1000)) do
-    call('ZREM', K[WORKERS], worker)
+  local silent = call('ZRANGEBYSCORE', K[WORKERS], '-inf', int(now - tonumber(args[3])), 'LIMIT', 0, 100)
+  for _, worker in ipairs(silent) do
+    call('HDEL', K[WSLOTS], worker)
+    -- A consumer takes its pending entries with it: it goes once they were reaped.
+    local pending = try('XPENDING', K[READY], GROUP, '-', '+', 1, worker)
+    if pending.err or #pending == 0 then
+      try('XGROUP', 'DELCONSUMER', K[READY], GROUP, worker)
+      call('ZREM', K[WORKERS], worker)
+    end
   end
   local alive, slots, rows = {}, 0, call('HGETALL', K[WSLOTS])
   for _, worker in ipairs(call('ZRANGE', K[WORKERS], 0, -1)) do alive[worker] = true end

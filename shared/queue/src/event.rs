@@ -49,6 +49,7 @@ impl Queue {
     }
 
     fn stored(&self, answer: Value) -> Result<Vec<StoredEvent>, QueueError> {
+        let answer = answer.extract_error().map_err(|cause| QueueError::of("xrange", cause))?;
         let entries: Vec<(String, Vec<String>)> = self.answer("xrange", answer)?;
         entries
             .into_iter()

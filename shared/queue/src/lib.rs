@@ -17,7 +17,10 @@ mod enqueue;
 mod error;
 mod event;
 mod field;
+#[cfg(feature = "fixture")]
+pub mod fixture;
 mod gauge;
+mod known;
 mod lease;
 mod library;
 mod link;

@@ -69,7 +69,12 @@ impl Link {
 
     /// Sends one command. Cancel-safe: dropped before the answer, the command may still have worked.
     pub(crate) async fn send(&self, call: &'static str, command: &Cmd, limit: Duration) -> Result<Value, QueueError> {
-        self.run(call, limit, |mut connection| async move { connection.req_packed_command(command).await }).await
+        self.run(
+            call,
+            limit,
+            |mut connection| async move { connection.req_packed_command(command).await?.extract_error() },
+        )
+        .await
     }
 
     /// Sends a pipeline; each command's error stands in its place in the answer.

@@ -96,7 +96,7 @@ impl ReadyReader {
                 }
             }
         };
-        match answer {
+        match answer.map(|answer| answer.and_then(Value::extract_error)) {
             Ok(Ok(value)) => self.entries(value),
             Ok(Err(cause)) if cause.code() == Some("NOGROUP") => {
                 // The group was destroyed: made anew it starts from the first entry, and claims tell doubles apart.
@@ -165,6 +165,6 @@ impl Queue {
 }
 
 async fn client_id(connection: &mut MultiplexedConnection) -> RedisResult<i64> {
-    let value = connection.req_packed_command(&Cmd::clone(cmd("CLIENT").arg("ID"))).await?;
+    let value = connection.req_packed_command(&Cmd::clone(cmd("CLIENT").arg("ID"))).await?.extract_error()?;
     Ok(i64::from_redis_value(value)?)
 }

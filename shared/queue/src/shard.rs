@@ -89,6 +89,10 @@ impl Keys {
     pub(crate) fn ready(&self) -> &str {
         &self.fixed[4]
     }
+
+    pub(crate) fn tasks(&self) -> &str {
+        &self.fixed[6]
+    }
 }
 
 /// One worker process, new at every start: an id that is used again would keep a dead owner alive.

@@ -16,21 +16,24 @@ local GROUP = 'workers'
 local ADMITTED, LINE, RING, HELD, READY, DELAYED, TASKS, TENANTS = 1, 2, 3, 4, 5, 6, 7, 8
 local USERS, THREADS, LEASES, WORKERS, WSLOTS, STATS, DONE, META, EV = 9, 10, 11, 12, 13, 14, 15, 16, 17
 
-local call, try  -- redis.call and redis.pcall, which exist only while a function runs
+-- While a library is loaded Redis offers nothing but register_function: these are bound by the first call.
+local call, try  -- redis.call and redis.pcall
+local floor, min, max, exp, match, sub, find, format
 local K          -- keys of this call
 local now        -- Redis ms of this call
 local tenants    -- tenant no -> record read by this call
 local stats      -- totals read by this call, nil until needed
-
-local floor, min, max, exp = math.floor, math.min, math.max, math.exp
-local match, sub, find, format = string.match, string.sub, string.find, string.format
 
 local function int(number) return format('%.0f', number) end
 local function dec(number) return format('%.3f', number) end
 
 -- Starts a call. `now_ms` is 0 in production (Redis TIME, law 11); tests pass a virtual time.
 local function begin(keys, now_ms)
-  if not call then call, try = redis.call, redis.pcall end
+  if not call then
+    call, try = redis.call, redis.pcall
+    floor, min, max, exp = math.floor, math.min, math.max, math.exp
+    match, sub, find, format = string.match, string.sub, string.find, string.format
+  end
   K, tenants, stats = keys, {}, nil
   now = tonumber(now_ms)
   if now == 0 then

@@ -10,7 +10,8 @@
 -- The tenant is not stored: an id is `<tenant no>.<task uuid>`.
 
 local FIELD = '([^|]*)'
-local TASK = '^' .. string.rep(FIELD .. '|', 10) .. FIELD .. '$'
+local NEXT = '|' .. FIELD
+local TASK = '^' .. FIELD .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. '$'
 
 local function tenant_of(id) return match(id, '^%d+') or '0' end
 

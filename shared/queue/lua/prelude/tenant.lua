@@ -8,7 +8,7 @@
 --   finished (decayed), at (ms of the last decay), tick, birth, token (of the last wipe)
 -- Law kept: a tenant is in `ring` exactly while it has a line, is below its cap and not on hold.
 
-local TENANT = '^' .. string.rep(FIELD .. '|', 9) .. FIELD .. '$'
+local TENANT = '^' .. FIELD .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. '$'
 
 local function eligible(t) return t.lined > 0 and t.hold == 0 and (t.cap == 0 or t.running < t.cap) end
 

@@ -1,0 +1,33 @@
+//! Which tasks Redis knows: what a comparison with the rows asks for, many at once.
+
+use std::time::Duration;
+
+use penstock_protocol::TaskKey;
+use redis::cmd;
+
+use crate::settings::ms;
+use crate::{Queue, QueueError};
+
+impl Queue {
+    /// Whether each task has a record, in the order given. One command; the caller bounds `keys`.
+    pub async fn known(&self, keys: &[TaskKey]) -> Result<Vec<bool>, QueueError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut read = cmd("HMGET");
+        read.arg(self.keys().tasks());
+        for key in keys {
+            read.arg(key.to_string());
+        }
+        let records: Vec<Option<String>> = self.answer("hmget", self.command("hmget", &read).await?)?;
+        Ok(records.iter().map(Option::is_some).collect())
+    }
+
+    /// Takes the turn of a periodic job for `every`; false while another process has it. Saves work, guards nothing.
+    pub async fn take_turn(&self, job: &str, every: Duration) -> Result<bool, QueueError> {
+        let mut set = cmd("SET");
+        set.arg(format!("{}turn:{job}", self.shard().prefix())).arg(1).arg("NX").arg("PX").arg(ms(every).max(1));
+        let taken: Option<String> = self.answer("set", self.command("set", &set).await?)?;
+        Ok(taken.is_some())
+    }
+}
