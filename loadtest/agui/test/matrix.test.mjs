@@ -34,7 +34,7 @@ for (const [transport, agent] of Object.entries(transports)) {
   });
 
   test(`a task cancelled before its start ends as cancelled over ${transport}`, { timeout: 30_000 }, async () => {
-    const blockers = await Promise.all(Array.from({ length: slots }, () => submit({ input: fake({ first_ms: 20_000 }) })));
+    const blockers = await Promise.all(Array.from({ length: slots }, () => submit({ input: fake({ total_ms: 20_000, chunks: 40 }) })));
     for (const { body } of blockers) await hasStatus(body.task_id, 'running');
     const runId = randomUUID();
     const run = judged(agent(), fake({ chunks: 3 }), { runId });
