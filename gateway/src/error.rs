@@ -123,7 +123,8 @@ pub(crate) fn failed(hop: &Hop, trouble: Trouble, attempts: u32) -> CallFailed {
         status: trouble.status,
         code: trouble.code,
         message: trouble.message,
-        retry_after: trouble.hint,
+        // A call now would only wait at the gate.
+        retry_after: trouble.hint.or((trouble.outcome == Outcome::RateLimited).then(|| hop.gate.push_back_time())),
     }
 }
 

@@ -63,9 +63,14 @@ impl Gate {
 
     /// Lets no call start for `wait`, or for the configured time.
     pub(crate) fn push_back(&self, wait: Option<Duration>) {
-        let until = Instant::now() + wait.unwrap_or(self.settings.push_back).min(PUSH_BACK_MAX);
+        let until = Instant::now() + wait.unwrap_or(self.push_back_time()).min(PUSH_BACK_MAX);
         let mut times = self.times();
         times.quiet_until = times.quiet_until.max(until);
+    }
+
+    /// How long a push-back lasts that names no time.
+    pub(crate) fn push_back_time(&self) -> Duration {
+        self.settings.push_back
     }
 
     async fn wait_for_start(&self) {

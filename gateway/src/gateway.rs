@@ -118,7 +118,7 @@ impl Gateway {
                 hop.gate.push_back(trouble.hint);
             }
             let end = scope.deadline.map_or(give_up, |deadline| deadline.min(give_up));
-            let wait = self.wait_before_next(&trouble, attempts).filter(|wait| Instant::now() + *wait < end);
+            let wait = self.wait_before_next(hop, &trouble, attempts).filter(|wait| Instant::now() + *wait < end);
             tracing::warn!(
                 provider = &*hop.labels.provider,
                 model = &*hop.labels.model,
@@ -157,7 +157,7 @@ impl Gateway {
     }
 
     /// How long to wait before the next attempt on the same exit; `None`: there is none.
-    fn wait_before_next(&self, trouble: &Trouble, attempts: u32) -> Option<Duration> {
+    fn wait_before_next(&self, hop: &Hop, trouble: &Trouble, attempts: u32) -> Option<Duration> {
         let may_try_again = attempts < self.retry.attempts && !trouble.is_retry_useless;
         match same_hop_again(trouble.outcome) {
             _ if !may_try_again => None,
@@ -168,11 +168,11 @@ impl Gateway {
                 Some(_) => None,
                 None => Some(back_off(attempts)),
             },
-            // Without a hint the gate, pushed back, is the wait.
+            // Without a hint the gate is pushed back by its own time, and that is the wait.
             Again::AfterHint => match trouble.hint {
                 Some(hint) if hint <= HINT_MAX => Some(jitter_up(hint)),
                 Some(_) => None,
-                None => Some(Duration::ZERO),
+                None => Some(hop.gate.push_back_time()),
             },
         }
     }

@@ -47,13 +47,9 @@ impl GatewayMetrics {
             calls: Family::default(),
             first_token: Family::new_with_constructor(|| Histogram::new(FIRST_TOKEN_BUCKETS)),
         };
+        registry.register("model_calls", "Attempts on a provider and model, by how they ended", metrics.calls.clone());
         registry.register(
-            "penstock_model_calls",
-            "Attempts on a provider and model, by how they ended",
-            metrics.calls.clone(),
-        );
-        registry.register(
-            "penstock_model_first_token_seconds",
+            "model_first_token_seconds",
             "Time from the permit to the first token",
             metrics.first_token.clone(),
         );
