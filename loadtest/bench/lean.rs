@@ -187,7 +187,8 @@ fn ms(since: Instant) -> f64 {
 #[expect(clippy::print_stdout, reason = "the line on stdout is what this program is for")]
 fn report(seen: &[Seen]) {
     let first: Vec<f64> = seen.iter().filter_map(|one| one.first).collect();
-    let answered = |status: u16| seen.iter().filter(|one| one.status == status).map(|one| one.answered).collect::<Vec<_>>();
+    let answered =
+        |status: u16| seen.iter().filter(|one| one.status == status).map(|one| one.answered).collect::<Vec<_>>();
     let (accepted, rejected) = (answered(202), answered(429));
     let mut line = json!({
         "n": seen.len(), "admitted": accepted.len(), "rejected": rejected.len(),
