@@ -4,17 +4,19 @@
 -- ARGV  now_ms, id, user or '', thread or '', hash, place, turn or '', cost (tokens), attempt, worker, lease ms,
 --       n of the last event that the worker wrote
 -- Returns 1 it runs here (also when repeated) · 0 lost: another attempt is under way, or it ended
--- Law 3: a flush costs a live worker nothing. The caller has read in MySQL that attempt and worker are its own.
+-- Law 3: a flush costs a live worker nothing. Law 5: the caller has read in MySQL that attempt and worker are its own,
+-- and a stream that was fenced says no.
 -- A lost stream is made anew, empty, at the id of the last event, so that the fence holds and events go on densely.
 
 verb('adopt', function(keys, args)
   begin(keys, args[1])
   local id, attempt, worker = args[2], tonumber(args[9]), args[10]
   local r = read_task(id)
+  if r and r.status == 'X' then return r.attempt == attempt and r.owner == worker and 1 or 0 end
+  if last_id() > attempt then return 0 end  -- fenced or sealed
   local no = tenant_of(id)
   local t = tenant(no)
   if r then
-    if r.status == 'X' then return r.attempt == attempt and r.owner == worker and 1 or 0 end
     if r.status ~= 'A' and (r.status ~= 'W' and r.status ~= 'H' or r.attempt > attempt) then return 0 end
     leave_home(no, id, r, t)
   else

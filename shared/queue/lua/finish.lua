@@ -1,7 +1,7 @@
 -- finish: publishes the end that the row in MySQL says, frees the slot and hands out the next task.
 --
 -- KEYS  1–16, 17 event stream
--- ARGV  now_ms, id, attempt, worker, real cost (tokens, −1 = unknown), s of the worker's last event,
+-- ARGV  now_ms, id, attempt, worker, real cost (tokens, −1 = unknown), s of the worker's last event (0 = look it up),
 --       keep ms of the stream, max debt (tokens, 0 = any), terminal event
 -- Returns 1 ended · 2 had ended already · 0 stale: not this worker's attempt any more · 3 unknown
 -- Law 4: called after the conditional UPDATE; the event and the seal are one step. Law 5: owner and attempt must fit.
@@ -14,7 +14,9 @@ verb('finish', function(keys, args)
   if r.status == 'F' then return 2 end
   if r.status ~= 'X' or r.attempt ~= attempt or r.owner ~= worker then return 0 end
 
-  local code = seal(id, attempt, tonumber(args[6]) or 0, args[9], args[7]) and 1 or 2
+  local seq = tonumber(args[6]) or 0
+  if seq == 0 then seq = last_event() end
+  local code = seal(id, attempt, seq, args[9], args[7]) and 1 or 2
   local no = tenant_of(id)
   local t, s = tenant(no), totals()
   advance()

@@ -11,6 +11,7 @@
 mod admission;
 mod attempt;
 mod bell;
+mod book;
 mod cancel;
 mod emit;
 mod enqueue;
@@ -37,6 +38,7 @@ mod tenant;
 pub use admission::{AdmitLimits, AdmitRequest, AdmitVerdict, Admitted, Reason, Rejected};
 pub use attempt::{AttemptVerdict, Finish, Retry, RetryCause, StartVerdict};
 pub use bell::{Bell, BellSignal, Bells};
+pub use book::{BookEntry, BookPage};
 pub use cancel::CancelVerdict;
 pub use emit::{Emission, EmitVerdict};
 pub use enqueue::{EnqueueVerdict, QueuedTask, TenantShare};
