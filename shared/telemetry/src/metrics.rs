@@ -18,9 +18,9 @@ impl Metrics {
         Self { registry: Arc::new(Mutex::new(Registry::with_prefix("penstock"))) }
     }
 
-    /// Registers metrics; at start, by their owners.
-    pub fn register(&self, register: impl FnOnce(&mut Registry)) {
-        register(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Registers metrics; at start, by their owners. Names are given without the prefix.
+    pub fn register<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
+        register(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The OpenMetrics text of everything registered.

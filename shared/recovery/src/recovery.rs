@@ -1,0 +1,110 @@
+//! The loop that looks after the queue, and what it needs.
+
+use std::time::Duration;
+
+use penstock_config::Queue as QueueSection;
+use penstock_queue::{CensusState, Queue, WorkerId};
+use penstock_store::Store;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::{RecoveryError, RecoveryMetrics};
+
+/// How often the book is counted.
+const CENSUS_EVERY: Duration = Duration::from_secs(1);
+
+/// Bounds that recovery goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct RecoverySettings {
+    /// Attempts that may end by a lost worker before a task is given up.
+    pub crashes_max: u32,
+    /// How often rows and book are compared.
+    pub reconcile_every: Duration,
+    /// Rows younger than this are left to their door.
+    pub age_min: Duration,
+    /// A lease and a beat: live workers adopt their tasks in this time after a rebuild.
+    pub adoption: Duration,
+}
+
+/// What mends the queue. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Recovery {
+    pub(crate) queue: Queue,
+    pub(crate) store: Store,
+    pub(crate) reaper: WorkerId,
+    pub(crate) settings: RecoverySettings,
+    pub(crate) metrics: RecoveryMetrics,
+}
+
+impl From<&QueueSection> for RecoverySettings {
+    fn from(queue: &QueueSection) -> Self {
+        Self {
+            crashes_max: queue.crashes_max,
+            reconcile_every: queue.reconcile_every,
+            age_min: queue.reconcile_age_min,
+            adoption: queue.lease + queue.beat_every,
+        }
+    }
+}
+
+impl Recovery {
+    /// Recovery on behalf of `reaper`: a worker's id, or a door's own.
+    #[must_use]
+    pub fn new(
+        queue: Queue,
+        store: Store,
+        reaper: WorkerId,
+        settings: RecoverySettings,
+        metrics: RecoveryMetrics,
+    ) -> Self {
+        Self { queue, store, reaper, settings, metrics }
+    }
+
+    /// Looks after the queue until `stop` is cancelled: a census each second, a comparison each period.
+    ///
+    /// While Redis or MySQL is away it says so once, and once when they are back.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut every = interval(CENSUS_EVERY);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut compared = Instant::now();
+        let mut is_away = false;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = every.tick() => {}
+            }
+            let is_due = compared.elapsed() >= self.settings.reconcile_every;
+            let step = tokio::select! {
+                () = stop.cancelled() => return,
+                step = self.step(is_due) => step,
+            };
+            match &step {
+                Ok(()) if is_away => tracing::info!("the queue is looked after again"),
+                Err(error) if !is_away => tracing::warn!(%error, "the queue cannot be looked after; trying on"),
+                _ => {}
+            }
+            is_away = step.is_err();
+            if is_due && !is_away {
+                compared = Instant::now();
+            }
+        }
+    }
+
+    /// One look: rebuild what is broken, else compare where it is due.
+    async fn step(&self, compare: bool) -> Result<(), RecoveryError> {
+        let census = self.queue.census().await?;
+        let abandoned = census.state == CensusState::Closed && census.since_wipe_ms > self.rebuild_patience_ms();
+        if census.state == CensusState::Broken || abandoned {
+            return self.rebuild(&census).await;
+        }
+        if compare && census.state == CensusState::Open {
+            self.compare(&census).await?;
+        }
+        Ok(())
+    }
+
+    /// A rebuild that has not opened by then was left by a process that died.
+    fn rebuild_patience_ms(&self) -> u64 {
+        u64::try_from(self.settings.reconcile_every.as_millis()).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,136 @@
+//! Puts a worker together, and takes it apart in order: intake, work, events, leases.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use penstock_config::Settings;
+use penstock_queue::{Queue, QueueSettings, Shard, WorkerId};
+use penstock_recovery::{Recovery, RecoveryMetrics, RecoverySettings};
+use penstock_store::Store;
+use penstock_telemetry::Metrics;
+use secrecy::ExposeSecret;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::claim::{Heartbeat, Intake, Leases, Stop};
+use crate::findings;
+use crate::health::{self, Health};
+use crate::metrics::WorkerMetrics;
+use crate::models;
+use crate::parts::Parts;
+
+/// Pause before a part that is away at start is tried again.
+const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// Time for the hand-back of what still runs when the drain is over.
+const HAND_BACK: Duration = Duration::from_millis(500);
+/// Findings of beats that may wait; more are found again by the next beat.
+const FINDINGS_MAX: usize = 256;
+
+/// Runs a worker until SIGTERM or SIGINT, then drains it.
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let metrics = Metrics::new();
+    let settings = Arc::new(settings);
+    let store = Store::connect(&settings.mysql)?;
+    let gateway = models::gateway(&settings, &metrics)?;
+    let worker = WorkerId::new(format!("w-{}", uuid::Uuid::now_v7().simple()))?;
+    let queue_settings = queue_settings(&settings)?;
+    let queue = tokio::select! {
+        queue = connect(&queue_settings) => queue?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
+    let recovery = Recovery::new(
+        queue.clone(),
+        store.clone(),
+        worker.clone(),
+        RecoverySettings::from(&settings.queue),
+        metrics.register(RecoveryMetrics::register),
+    );
+    let parts = Parts {
+        queue,
+        store,
+        gateway: Arc::new(gateway),
+        recovery: recovery.clone(),
+        leases: Leases::default(),
+        worker: worker.clone(),
+        metrics: metrics.register(WorkerMetrics::register),
+        settings: Arc::clone(&settings),
+    };
+
+    let stop = CancellationToken::new();
+    let (attempts, background) = (TaskTracker::new(), TaskTracker::new());
+    let (found, findings) = mpsc::channel(FINDINGS_MAX);
+    let mut heartbeat = Heartbeat::start(
+        queue_settings,
+        worker.clone(),
+        settings.queue.beat_every,
+        settings.worker.slots,
+        parts.leases.clone(),
+        parts.metrics.clone(),
+        found,
+    )
+    .context("the heartbeat needs a thread")?;
+    background.spawn(recovery.run(stop.clone()));
+    background.spawn(findings::heed(parts.clone(), findings));
+    let intake = Intake::start(&parts, stop.clone(), &attempts);
+    let health = Health::new(intake, heartbeat.last(), parts.clone(), metrics, stop.clone());
+    if let Some(address) = settings.worker.listen {
+        let listener =
+            tokio::net::TcpListener::bind(address).await.with_context(|| format!("worker.listen = {address}"))?;
+        background.spawn(health::serve(listener, health));
+    }
+    tracing::info!(worker = %worker, slots = settings.worker.slots, "the worker takes tasks");
+
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!(running = attempts.len(), "the worker stops: no new tasks, what runs may end");
+    heartbeat.close_slots();
+    stop.cancel();
+    attempts.close();
+    if tokio::time::timeout(settings.worker.drain, attempts.wait()).await.is_err() {
+        tracing::info!(running = attempts.len(), "the drain time is over: what still runs is handed back");
+        parts.leases.stop_all(Stop::HandBack);
+        drop(tokio::time::timeout(HAND_BACK, attempts.wait()).await);
+    }
+    // A blocking call, but of a thread that waits for one bounded answer only.
+    tokio::task::block_in_place(|| heartbeat.leave());
+    tracing::info!(left = attempts.len(), "the worker is gone");
+    Ok(())
+}
+
+/// Connects to Redis, for as long as that takes; an unusable server is an error at once.
+async fn connect(settings: &QueueSettings) -> anyhow::Result<Queue> {
+    let mut is_away = false;
+    loop {
+        match Queue::connect(settings.clone()).await {
+            Ok(queue) => return Ok(queue),
+            Err(penstock_queue::ConnectError::Queue(error)) if error.is_transient() => {
+                if !std::mem::replace(&mut is_away, true) {
+                    tracing::warn!(%error, "Redis cannot be reached; trying on");
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        tokio::time::sleep(RETRY_EVERY).await;
+    }
+}
+
+fn queue_settings(settings: &Settings) -> anyhow::Result<QueueSettings> {
+    let shard = Shard::new(&settings.deployment.id, &settings.queue.name, 0)?;
+    Ok(QueueSettings {
+        connect_timeout: settings.redis.connect_timeout,
+        admit_timeout: settings.redis.admission_timeout,
+        call_timeout: settings.redis.script_timeout,
+        lease: settings.queue.lease,
+        events_keep: settings.events.keep,
+        debt_max_tokens: settings.queue.debt_max_tokens,
+        ..QueueSettings::new(settings.redis.url.expose_secret(), shard)
+    })
+}
