@@ -9,11 +9,12 @@ use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use penstock_protocol::TaskId;
+use penstock_store::StoreError;
 use serde::Serialize;
 
 mod code;
 
-pub use code::ProblemCode;
+pub use code::{ProblemCode, reference};
 
 /// Most tasks that the limit behind an answer lets wait.
 pub const RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -163,9 +164,12 @@ impl Problem {
 
     /// The tenant has all the waiting tasks that it may have.
     pub fn tenant_queue_full(limit: u64, retry_after_ms: u64) -> Self {
-        Self::new(ProblemCode::TenantQueueFull, "too many of your tasks wait; send the request again after the time given")
-            .limited(limit)
-            .after(retry_after_ms)
+        Self::new(
+            ProblemCode::TenantQueueFull,
+            "too many of your tasks wait; send the request again after the time given",
+        )
+        .limited(limit)
+        .after(retry_after_ms)
     }
 
     /// The user or tenant has all the live tasks that it may have.
@@ -184,6 +188,17 @@ impl Problem {
     /// Redis or MySQL is away; nothing was accepted.
     pub fn unavailable(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ProblemCode::Unavailable, reason).after(UNAVAILABLE_MS)
+    }
+
+    /// A read or write of MySQL that gave no answer; not for accept records, whose outcome matters.
+    pub fn of_store(error: &StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(_) | StoreError::Busy => Self::unavailable("the database does not answer"),
+            StoreError::Conflict(_) | StoreError::Refused(_) | StoreError::Corrupt { .. } => {
+                tracing::error!(%error, "the database refused a statement");
+                Self::internal()
+            }
+        }
     }
 
     /// Redis or MySQL is away, and whether the task was accepted is not known.
@@ -252,7 +267,7 @@ impl Problem {
         Self { limit: Some(limit), ..self }
     }
 
-    fn into_body(self) -> ProblemBody {
+    pub(crate) fn into_body(self) -> ProblemBody {
         ProblemBody {
             kind: format!("urn:penstock:problem:{}", self.code.as_str()),
             title: self.code.title(),
@@ -280,7 +295,7 @@ impl IntoResponse for Problem {
         }
         if let Some(limit) = limit {
             headers.insert(RATE_LIMIT, HeaderValue::from(limit));
-            headers.insert(RATE_REMAINING, HeaderValue::from(0_u8));
+            headers.insert(RATE_REMAINING, HeaderValue::from(0_u16));
             headers.insert(RATE_RESET, HeaderValue::from(retry_after_s.unwrap_or(0)));
         }
         if code.status() == StatusCode::UNAUTHORIZED {

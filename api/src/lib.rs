@@ -16,6 +16,7 @@ pub mod openapi;
 mod queue_state;
 mod router;
 pub mod server;
+pub mod start;
 pub mod task;
 mod tending;
 

@@ -20,12 +20,23 @@ pub struct Caller {
     pub tenant: TenantNo,
     /// Its name.
     pub tenant_name: Arc<str>,
-    /// The tenant's own bound on waiting tasks; `None` = the setting of the queue.
-    pub tenant_depth_max: Option<u32>,
+    /// What the tenant was given in its row; `None` = the setting of the queue.
+    pub allowance: Allowance,
     /// Number of the key.
     pub key: KeyId,
     /// What the key may do.
     pub scopes: Scopes,
+}
+
+/// A tenant's own share and bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Share of the slots among tenants that wait, from 1.
+    pub weight: u32,
+    /// Most tasks running at once.
+    pub running_max: Option<u32>,
+    /// Most tasks waiting.
+    pub depth_max: Option<u32>,
 }
 
 impl Caller {

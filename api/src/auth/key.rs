@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn what_is_not_a_key_is_not_hashed() {
-        for text in ["", "psk_", "sk-123", &format!("psk_{}", "x".repeat(44)), &format!("psk_{}", "\u{e9}".repeat(43))] {
+        for text in ["", "psk_", "sk-123", &format!("psk_{}", "x".repeat(44)), &format!("psk_{}", "\u{e9}".repeat(43))]
+        {
             assert_eq!(KeyHash::of(text), None, "{text}");
         }
     }

@@ -97,7 +97,8 @@ impl Refresher {
 
     fn announce_expiries(&mut self) {
         let now_ms = clock::wall_ms();
-        let expires = self.current.snapshot.load().as_ref().is_some_and(|keys| keys.expires_between(self.seen_ms, now_ms));
+        let expires =
+            self.current.snapshot.load().as_ref().is_some_and(|keys| keys.expires_between(self.seen_ms, now_ms));
         self.seen_ms = now_ms;
         if expires {
             self.changes.send_modify(|turn| *turn += 1);

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::refresh::{Current, Refresher};
-use super::{Caller, KeyHash, Scopes};
+use super::{Allowance, Caller, KeyHash, Scopes};
 
 /// Number of a key, as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -92,8 +92,11 @@ impl KeyRing {
 
 impl Snapshot {
     pub(super) fn new(tenants: Vec<TenantRow>, keys: Vec<KeyRow>, revision: u64) -> Self {
-        let tenants: HashMap<_, _> =
-            tenants.into_iter().filter(|tenant| tenant.revoked_ms.is_none()).map(|tenant| (tenant.no, tenant)).collect();
+        let tenants: HashMap<_, _> = tenants
+            .into_iter()
+            .filter(|tenant| tenant.revoked_ms.is_none())
+            .map(|tenant| (tenant.no, tenant))
+            .collect();
         let (mut by_hash, mut by_id) = (HashMap::new(), HashMap::new());
         for row in keys.into_iter().filter(|key| key.revoked_ms.is_none()) {
             let Some(tenant) = tenants.get(&row.tenant) else { continue };
@@ -101,7 +104,11 @@ impl Snapshot {
             let caller = Caller {
                 tenant: tenant.no,
                 tenant_name: tenant.name.as_str().into(),
-                tenant_depth_max: tenant.depth_max,
+                allowance: Allowance {
+                    weight: tenant.weight,
+                    running_max: tenant.running_max,
+                    depth_max: tenant.depth_max,
+                },
                 key: id,
                 scopes: Scopes::from_stored(&row.scopes),
             };

@@ -1,0 +1,46 @@
+//! `penstock-api serve`.
+
+use anyhow::Context;
+use penstock_config::Settings;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::{router, server, start};
+
+/// Serves until SIGTERM or SIGINT, then drains.
+pub(super) fn run(settings: Settings) -> anyhow::Result<()> {
+    penstock_telemetry::start_logs(&settings.log)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let done = runtime.block_on(serve(settings));
+    // What did not end within the drain is dropped, not awaited.
+    runtime.shutdown_background();
+    done
+}
+
+async fn serve(settings: Settings) -> anyhow::Result<()> {
+    let shutdown = CancellationToken::new();
+    stop_on_signal(&shutdown)?;
+    // The port first: a second door on one port fails before it connects anywhere.
+    let address = settings.api.listen;
+    let listener = server::listen(address).with_context(|| format!("api.listen = {address}"))?;
+    let app = start::assemble(settings, shutdown).await?;
+    let router = router(&app)?;
+    tracing::info!(%address, "serving on {address}");
+    server::serve(&app, router, listener).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn stop_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let shutdown = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping: open requests and sockets are drained");
+        shutdown.cancel();
+    });
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! Puts the parts of a door together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use penstock_config::Settings;
+use penstock_protocol::PlaceSource;
+use penstock_queue::{ConnectError, Queue, QueueSettings, Shard, ShardError, WorkerId};
+use penstock_store::{Store, StoreError};
+use penstock_telemetry::Metrics;
+use secrecy::ExposeSecret;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::app::{App, Parts};
+use crate::auth::KeyRing;
+use crate::events::Hub;
+use crate::metrics::ApiMetrics;
+use crate::tending;
+
+/// Pause between two tries to reach Redis.
+const CONNECT_PAUSE: Duration = Duration::from_millis(500);
+
+/// Why a door did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The database URL cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The names of deployment and queue make no keys.
+    #[error(transparent)]
+    Shard(#[from] ShardError),
+    /// Redis cannot be used as it is.
+    #[error(transparent)]
+    Queue(#[from] ConnectError),
+    /// The system has no random numbers.
+    #[error("the system has no random numbers: {0}")]
+    Random(#[from] getrandom::Error),
+    /// The process was told to stop before it had started.
+    #[error("stopped before Redis could be reached")]
+    Stopped,
+}
+
+/// Connects everything and starts the loops behind it. They end with `shutdown`.
+///
+/// Waits for Redis; MySQL may come later: until then the door is not ready.
+pub async fn assemble(settings: Settings, shutdown: CancellationToken) -> Result<App, StartError> {
+    let settings = Arc::new(settings);
+    let store = Store::connect(&settings.mysql)?;
+    let connecting = connect(&settings);
+    let queue = shutdown.run_until_cancelled(connecting).await.ok_or(StartError::Stopped)??;
+    let (tracker, metrics) = (TaskTracker::new(), Metrics::new());
+    let keys = KeyRing::start(store.clone(), settings.api.keys_refresh, &tracker, shutdown.clone());
+    let hub = Hub::start(queue.clone(), store.clone(), &settings.events, tracker.clone(), shutdown.clone());
+    let app = App::new(Parts {
+        places: PlaceSource::new(getrandom::u32()?, settings.queue.priority_head_start_ms),
+        counts: ApiMetrics::register(&metrics),
+        settings,
+        store,
+        queue,
+        keys,
+        hub,
+        metrics,
+        shutdown,
+        tracker,
+    });
+    tending::start(&app, WorkerId::new(format!("door-{}", uuid::Uuid::now_v7().simple()))?);
+    Ok(app)
+}
+
+/// Connects to Redis, again and again while it is away. Errors: it is there and cannot be used.
+async fn connect(settings: &Settings) -> Result<Queue, StartError> {
+    let queue = queue_settings(settings)?;
+    let mut is_waiting = false;
+    loop {
+        match Queue::connect(queue.clone()).await {
+            Err(ConnectError::Queue(error)) if error.is_transient() => {
+                if !is_waiting {
+                    tracing::warn!(%error, "waiting for Redis");
+                }
+                is_waiting = true;
+                sleep(CONNECT_PAUSE).await;
+            }
+            connected => return Ok(connected?),
+        }
+    }
+}
+
+fn queue_settings(settings: &Settings) -> Result<QueueSettings, ShardError> {
+    let shard = Shard::new(&settings.deployment.id, &settings.queue.name, 0)?;
+    let redis = &settings.redis;
+    Ok(QueueSettings {
+        connect_timeout: redis.connect_timeout,
+        admit_timeout: redis.admission_timeout,
+        call_timeout: redis.script_timeout,
+        lease: settings.queue.lease,
+        events_keep: settings.events.keep,
+        debt_max_tokens: settings.queue.debt_max_tokens,
+        ..QueueSettings::new(redis.url.expose_secret(), shard)
+    })
+}

@@ -1,0 +1,149 @@
+//! The accept record, and the place in line that follows it (check 8).
+//!
+//! Law 3: 202 is sent once the row is committed; being queued follows, by this door or by the reconciler. Only
+//! [`accept`] makes an [`Accepted`], out of an [`Admitted`]; only an `Accepted` is enqueued.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use penstock_protocol::clock;
+use penstock_queue::{QueuedTask, TenantShare};
+use penstock_store::{NewTask, StoreError, TaskRow};
+use tokio::time::{Instant, timeout_at};
+
+use super::Submission;
+use super::admission::Admitted;
+use crate::app::App;
+use crate::auth::Caller;
+use crate::error::Problem;
+
+/// No commit later than this after the admission: its registration holds the place for 30 s only.
+const COMMIT_MAX: Duration = Duration::from_secs(10);
+
+/// Whose row stands under the id.
+pub(super) enum Acceptance {
+    /// This call's.
+    New(Box<Accepted>),
+    /// One that was there before: its client is answered from it.
+    Before(Box<TaskRow>),
+}
+
+/// A task whose row is committed.
+pub(super) struct Accepted {
+    task: QueuedTask,
+    /// What the queue said when it let the task in.
+    pub(super) proof: penstock_queue::Admitted,
+}
+
+/// Commits the accept record of an admitted task.
+///
+/// Errors: 503, with `outcome: unknown` where the row may have been written. The registration is taken back wherever
+/// nothing was.
+pub(super) async fn accept(
+    app: &App,
+    caller: &Caller,
+    admitted: Admitted,
+    submission: Submission,
+) -> Result<Acceptance, Problem> {
+    let Admitted { proof, since } = admitted;
+    let deadline = since + COMMIT_MAX;
+    if Instant::now() >= deadline {
+        release(app, &proof).await;
+        return Err(Problem::unavailable("the request was held up too long; nothing was accepted"));
+    }
+    let (task, queued) = records(app, caller, &proof, submission);
+    let began = Instant::now();
+    let outcome = timeout_at(deadline, app.store.accept(task)).await;
+    app.counts.accepted(began.elapsed());
+    let id = queued.key.task;
+    match outcome {
+        Ok(Ok(penstock_store::Accepted::New)) => Ok(Acceptance::New(Box::new(Accepted { task: queued, proof }))),
+        Ok(Ok(penstock_store::Accepted::Before(row))) => {
+            release(app, &proof).await;
+            Ok(Acceptance::Before(row))
+        }
+        Ok(Err(error)) => Err(failed(app, &proof, &error).await),
+        Err(_) => Err(Problem::outcome_unknown(id)),
+    }
+}
+
+impl Accepted {
+    /// Puts the task in its place. Returns whether Redis answered; if not, the reconciler does it.
+    pub(super) async fn enqueue(&self, app: &App) -> bool {
+        match app.queue.enqueue(&self.task).await {
+            Ok(_) => true,
+            Err(error) => {
+                app.counts.left_to_reconciler.inc();
+                tracing::debug!(task.id = %self.task.key, %error, "an accepted task was left to the reconciler");
+                false
+            }
+        }
+    }
+}
+
+/// The row, and what the queue needs to know of it.
+fn records(
+    app: &App,
+    caller: &Caller,
+    proof: &penstock_queue::Admitted,
+    submission: Submission,
+) -> (NewTask, QueuedTask) {
+    let (key, queue) = (proof.key(), &app.settings.queue);
+    let (thread, accepted_ms) = (submission.thread(key.task), clock::wall_ms());
+    let priority = submission.priority.get();
+    let place = app.places.next(accepted_ms, priority);
+    let user = submission.user.map(super::UserName::into_string);
+    let queued = QueuedTask {
+        key,
+        user: user.clone(),
+        thread: Some(thread),
+        body_hash: submission.body_hash,
+        place: place.clone(),
+        accepted_ms,
+        cost_tokens: queue.task_cost_tokens,
+        attempt: 0,
+        share: Some(TenantShare {
+            weight: caller.allowance.weight,
+            running_max: caller.allowance.running_max.map_or(queue.tenant_running_max, u64::from),
+        }),
+    };
+    let task = NewTask {
+        key,
+        thread,
+        agent: submission.agent,
+        user,
+        place,
+        priority,
+        // The settings keep it below a million.
+        cost_tokens: u32::try_from(queue.task_cost_tokens).unwrap_or(u32::MAX),
+        body_hash: submission.body_hash,
+        idempotency_key: submission.idempotency_key.map(super::IdempotencyKey::into_string),
+        accepted_ms,
+        deadline_in_ms: submission.deadline_in_ms,
+        spec: submission.spec,
+    };
+    (task, queued)
+}
+
+async fn failed(app: &App, proof: &penstock_queue::Admitted, error: &Arc<StoreError>) -> Problem {
+    let id = proof.key().task;
+    match &**error {
+        StoreError::Busy => {
+            release(app, proof).await;
+            Problem::unavailable("too many writes wait for the database; nothing was accepted")
+        }
+        StoreError::Unavailable(_) => Problem::outcome_unknown(id),
+        StoreError::Conflict(_) | StoreError::Refused(_) | StoreError::Corrupt { .. } => {
+            tracing::error!(task.id = %proof.key(), %error, "an accept record was not written");
+            release(app, proof).await;
+            Problem::internal().task(id)
+        }
+    }
+}
+
+/// Gives the place back at once; a registration that is left behind is purged after 30 s.
+async fn release(app: &App, proof: &penstock_queue::Admitted) {
+    if let Err(error) = app.queue.release(proof).await {
+        tracing::debug!(task.id = %proof.key(), %error, "a registration was left to be purged");
+    }
+}

@@ -1,0 +1,39 @@
+//! Tasks over HTTP: submit, read, list, cancel.
+//!
+//! One submission walks from a [`Submission`] through [`admission`] (the yes of the queue, before any SQL) and
+//! [`acceptance`] (the row in MySQL) to its place in line; [`submission`] holds the order of it all.
+
+mod acceptance;
+mod admission;
+mod body;
+mod cancel;
+mod cursor;
+mod door;
+mod field;
+mod idempotency;
+mod links;
+mod list;
+mod read;
+mod request;
+mod submission;
+mod view;
+
+pub use body::read_json;
+pub use field::{Priority, UserName};
+pub use idempotency::IdempotencyKey;
+pub use links::Links;
+pub use request::SubmitRequest;
+pub use submission::{Submission, Submitted, submit};
+use view::{TaskDetail, TaskSummary};
+
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+
+/// The routes of tasks.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(door::submit_task, list::list_tasks))
+        .routes(routes!(read::read_task, cancel::cancel_task))
+}

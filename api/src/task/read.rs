@@ -1,0 +1,71 @@
+//! `GET /api/task/{id}`: the row, and what the queue says of a task that waits.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use penstock_protocol::{Status, TaskId, TaskKey};
+use penstock_queue::State as QueueState;
+use penstock_store::TaskRow;
+
+use super::view::{WaitReason, Waiting};
+use super::{Links, TaskDetail};
+use crate::app::App;
+use crate::auth::{Caller, Scope};
+use crate::error::{Problem, ProblemBody};
+
+/// Read a task: status, why it is not progressing, attempts, usage, result.
+#[utoipa::path(
+    get,
+    path = "/api/task/{id}",
+    tag = "task",
+    params(("id" = uuid::Uuid, Path, description = "The task")),
+    security(("key" = ["read"])),
+    responses(
+        (status = 200, description = "The task", body = TaskDetail),
+        (status = 401, description = "unauthenticated", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 403, description = "missing_scope", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 404, description = "task_not_found", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "unavailable", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn read_task(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<TaskDetail>, Problem> {
+    caller.require(Scope::Read)?;
+    let key = key_of(&caller, &id)?;
+    let row = app.store.task(key).await.map_err(|error| Problem::of_store(&error))?;
+    let row = row.ok_or_else(Problem::task_not_found)?;
+    let waiting = waiting(&app, &row).await;
+    let links = Links::of(&app.settings.api.public_url, &headers, key.task);
+    Ok(Json(TaskDetail::new(&row, waiting, links)))
+}
+
+/// The caller's task of this id. A text that is no id names no task, like any other unknown one.
+pub(super) fn key_of(caller: &Caller, id: &str) -> Result<TaskKey, Problem> {
+    let id = uuid::Uuid::parse_str(id).map_err(|_| Problem::task_not_found())?;
+    Ok(TaskKey::new(caller.tenant, TaskId(id)))
+}
+
+async fn waiting(app: &App, row: &TaskRow) -> Option<Waiting> {
+    let unknown = |reason| Some(Waiting { reason, position: None, estimated_wait_ms: None });
+    match row.status {
+        Status::Queued => {}
+        Status::Paused => return unknown(WaitReason::Paused),
+        Status::Running | Status::Succeeded | Status::Failed | Status::Cancelled | Status::Expired => return None,
+    }
+    let (position, gauges) = tokio::join!(app.queue.position(row.key), app.queue.gauges());
+    let (Ok(position), Ok(gauges)) = (position, gauges) else { return unknown(WaitReason::QueueSilent) };
+    let reason = match position.state {
+        Some(QueueState::InLine) if gauges.slots == 0 => WaitReason::NoWorker,
+        Some(QueueState::InLine) => WaitReason::InLine,
+        Some(QueueState::Held) => WaitReason::ThreadBusy,
+        Some(QueueState::Delayed) => WaitReason::Delayed,
+        // Running: between its claim and the read of the row. Ended: it ended meanwhile.
+        Some(QueueState::HandedOut | QueueState::Running | QueueState::Ended) => WaitReason::Starting,
+        Some(QueueState::Registered) | None => WaitReason::NotQueuedYet,
+    };
+    Some(Waiting { reason, position: position.ahead, estimated_wait_ms: position.wait_ms })
+}

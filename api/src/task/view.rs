@@ -1,0 +1,145 @@
+//! A task as clients see it, built from its row.
+
+use penstock_protocol::{ErrorCode, Status, TaskId, ThreadId, TokenUsage};
+use penstock_store::TaskRow;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::Links;
+
+/// What a list shows of a task. Moments are milliseconds since the Unix epoch.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct TaskSummary {
+    /// Its id; the `runId` of its events.
+    #[schema(value_type = uuid::Uuid)]
+    task_id: TaskId,
+    /// Its conversation.
+    #[schema(value_type = uuid::Uuid)]
+    thread_id: ThreadId,
+    /// Agent that runs it.
+    agent: String,
+    /// End user.
+    user: Option<String>,
+    /// Status.
+    status: Status,
+    /// Head start in the tenant's own line.
+    priority: u8,
+    /// When it was accepted.
+    accepted_ms: u64,
+    /// When it first started.
+    started_ms: Option<u64>,
+    /// When it ended.
+    ended_ms: Option<u64>,
+    /// Time left to its deadline, 0 = passed; null without one, and after the end.
+    deadline_left_ms: Option<u64>,
+    /// How often it was tried.
+    attempts: Attempts,
+    /// Model that served last, `provider/model`.
+    model: Option<String>,
+    /// Model calls so far.
+    model_calls: u32,
+    /// Tokens by provider and model.
+    usage: Vec<TokenUsage>,
+    /// Why it failed.
+    error: Option<TaskError>,
+}
+
+/// A task with its result and where it stands.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct TaskDetail {
+    #[serde(flatten)]
+    summary: TaskSummary,
+    /// Why it is not progressing; null while it runs and after its end.
+    waiting: Option<Waiting>,
+    /// Final answer; of a cancelled task, the text that was seen.
+    result: Option<Value>,
+    /// The caller's own data.
+    metadata: Value,
+    /// Where to go on.
+    links: Links,
+}
+
+/// How often a task was tried.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Attempts {
+    /// Number of the latest attempt, 0 before the first.
+    latest: u32,
+    /// Attempts whose worker was lost.
+    crashes: u32,
+    /// Attempts that failed and were tried again.
+    failures: u32,
+}
+
+/// Why a run ended in an error.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct TaskError {
+    /// For programs.
+    code: ErrorCode,
+    /// For people.
+    message: String,
+}
+
+/// Why a task is not progressing.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Waiting {
+    /// The reason.
+    pub(super) reason: WaitReason,
+    /// Estimate of the tasks that are served before it.
+    pub(super) position: Option<u64>,
+    /// Estimate of its wait for a worker, in ms.
+    pub(super) estimated_wait_ms: Option<u64>,
+}
+
+/// The reason of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum WaitReason {
+    /// Other tasks are served first.
+    InLine,
+    /// No worker is there to take tasks.
+    NoWorker,
+    /// Another task of its thread has not ended.
+    ThreadBusy,
+    /// It is tried again after a pause.
+    Delayed,
+    /// A worker is about to start it.
+    Starting,
+    /// It is accepted and will be queued within moments.
+    NotQueuedYet,
+    /// The queue does not answer, so nothing more is known.
+    QueueSilent,
+    /// It waits for a person's answer.
+    Paused,
+}
+
+impl From<&TaskRow> for TaskSummary {
+    fn from(row: &TaskRow) -> Self {
+        Self {
+            task_id: row.key.task,
+            thread_id: row.thread,
+            agent: row.agent.clone(),
+            user: row.user.clone(),
+            status: row.status,
+            priority: row.priority,
+            accepted_ms: row.accepted_ms,
+            started_ms: row.started_ms,
+            ended_ms: row.ended_ms,
+            deadline_left_ms: row.deadline_left_ms.filter(|_| !row.status.is_terminal()),
+            attempts: Attempts { latest: row.attempt, crashes: row.crashes, failures: row.failures },
+            model: row.model.clone(),
+            model_calls: row.model_calls,
+            usage: row.usage.clone(),
+            error: row.error.clone().map(|(code, message)| TaskError { code, message }),
+        }
+    }
+}
+
+impl TaskDetail {
+    /// Everything of a task. `waiting` is what the queue says of one that waits.
+    pub(super) fn new(row: &TaskRow, waiting: Option<Waiting>, links: Links) -> Self {
+        // A spec that this version cannot read is shown without the caller's data rather than not at all.
+        let metadata = row.spec().map(|spec| spec.metadata).unwrap_or_default();
+        Self { summary: row.into(), waiting, result: row.result.clone(), metadata, links }
+    }
+}
