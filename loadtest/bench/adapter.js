@@ -2,7 +2,7 @@
 // A task's id must be a UUID, so the bench's short names are hashed into one.
 import crypto from 'k6/crypto';
 
-const KEY = __ENV.PENSTOCK_KEY_FILE ? open(__ENV.PENSTOCK_KEY_FILE).trim() : '';
+const KEY = __ENV.ADAPTER === 'penstock' ? open(__ENV.PENSTOCK_KEY_FILE).trim() : '';
 const HEADERS = { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' };
 
 function uuid(name) {
