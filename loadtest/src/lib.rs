@@ -3,3 +3,4 @@
 
 pub mod client;
 pub mod fake;
+pub mod throughput;
