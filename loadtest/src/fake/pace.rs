@@ -20,6 +20,8 @@ use super::record::Call;
 const BEFORE_CUT: Duration = Duration::from_millis(1);
 /// Interval of `only`, where no gap is given.
 const ONLY_GAP: Duration = Duration::from_millis(50);
+/// Frames whose time has come leave together, up to this size.
+const WRITE_BYTES_MAX: usize = 64 * 1024;
 
 const ROLE: &str = r#"{"role":"assistant","content":""}"#;
 
@@ -85,6 +87,9 @@ impl Sender {
     /// The next bytes: everything whose time has come. `None`: the body is over.
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         loop {
+            if self.buffer.len() >= WRITE_BYTES_MAX {
+                return Some(Ok(self.flush()));
+            }
             let due = self.due();
             if due > Instant::now() {
                 if !self.buffer.is_empty() {

@@ -1,0 +1,144 @@
+//! A gateway and a fake provider, built anew for each test.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use penstock_gateway::settings::{Exit, GateSettings, Provider, RetrySettings, Timers};
+use penstock_gateway::{
+    CallFailed, CallScope, ChatMessage, Gateway, GatewayError, GatewayMetrics, ModelChunk, ModelRequest, ModelStream,
+    Settings,
+};
+use penstock_loadtest::fake::{FakeProvider, Script, Stats};
+use penstock_protocol::message::Content;
+use penstock_protocol::{TaskId, TaskKey, TenantNo};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use tokio::time::{Instant, sleep};
+
+/// Longest wait for a state in a test.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct House {
+    pub(crate) provider: FakeProvider,
+    pub(crate) gateway: Gateway,
+    registry: Registry,
+}
+
+/// Short timers, so that tests of them are short; they are settings like any others.
+pub(crate) fn settings(base_url: &str) -> Settings {
+    let provider = Provider { base_url: base_url.to_owned(), api_key: Some("sk-test".to_owned().into()) };
+    let exit = Exit { provider: "fake".into(), model: "m".into() };
+    Settings {
+        providers: BTreeMap::from([("fake".into(), provider)]),
+        chains: BTreeMap::from([("chain".into(), vec![exit])]),
+        timers: Timers {
+            connect: Duration::from_secs(1),
+            first_token: Duration::from_secs(5),
+            idle: Duration::from_secs(5),
+            total: Duration::from_secs(10),
+        },
+        gate: GateSettings { permits: 64, spacing: Duration::ZERO, push_back: Duration::from_millis(400) },
+        retry: RetrySettings { attempts: 2, time_box: Duration::from_secs(10) },
+        idle_connections_max: 64,
+    }
+}
+
+pub(crate) async fn house() -> House {
+    house_with(|_| {}).await
+}
+
+pub(crate) async fn house_with(change: impl FnOnce(&mut Settings)) -> House {
+    let provider = FakeProvider::start(Script::default()).await.unwrap();
+    let mut settings = settings(&provider.base_url());
+    change(&mut settings);
+    let mut registry = Registry::with_prefix("penstock");
+    let gateway = Gateway::new(&settings, GatewayMetrics::register(&mut registry)).unwrap();
+    House { provider, gateway, registry }
+}
+
+/// A call that the fake provider answers by `behaviour`.
+pub(crate) fn request(behaviour: &str) -> ModelRequest {
+    let content = Content::Text(format!("hello [[fake: {behaviour}]]"));
+    ModelRequest { chain: "chain".into(), messages: vec![ChatMessage::User { content }], ..ModelRequest::default() }
+}
+
+pub(crate) fn scope() -> CallScope {
+    CallScope { task: TaskKey::new(TenantNo(7), TaskId::mint()), deadline: None }
+}
+
+impl House {
+    pub(crate) async fn open(&self, behaviour: &str) -> Result<ModelStream, GatewayError> {
+        self.gateway.stream(&request(behaviour), &scope()).await
+    }
+
+    /// Asks and reads to the end: the chunks, and the failure that ended them. A failure before the first token too.
+    pub(crate) async fn ask(&self, behaviour: &str) -> (Vec<ModelChunk>, Option<CallFailed>) {
+        match self.open(behaviour).await {
+            Ok(stream) => read(stream).await,
+            Err(error) => (Vec::new(), Some(failed(error))),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.provider.stats()
+    }
+
+    /// How many attempts were counted with this verdict.
+    pub(crate) fn counted(&self, verdict: &str) -> u64 {
+        let start = format!(r#"penstock_model_calls_total{{provider="fake",model="m",verdict="{verdict}"}} "#);
+        self.metrics().lines().find_map(|line| line.strip_prefix(&start)).map_or(0, |count| count.parse().unwrap())
+    }
+
+    pub(crate) fn metrics(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).unwrap();
+        text
+    }
+
+    /// Waits until the provider has seen `count` calls closed by their caller.
+    pub(crate) async fn closed_by_caller(&self, count: u64) {
+        eventually("the provider sees the close", || self.stats().closed_by_caller == count).await;
+        assert_eq!(self.stats().in_flight, 0);
+    }
+}
+
+pub(crate) fn failed(error: GatewayError) -> CallFailed {
+    match error {
+        GatewayError::Failed(failed) => failed,
+        other => panic!("{other}"),
+    }
+}
+
+pub(crate) async fn read(mut stream: ModelStream) -> (Vec<ModelChunk>, Option<CallFailed>) {
+    let mut chunks = Vec::new();
+    loop {
+        match stream.next().await {
+            None => return (chunks, None),
+            Some(Ok(chunk)) => chunks.push(chunk),
+            Some(Err(failed)) => {
+                assert!(stream.next().await.is_none(), "nothing follows an error");
+                return (chunks, Some(failed));
+            }
+        }
+    }
+}
+
+/// Text of an answer, with the text chunks joined, and everything else.
+pub(crate) fn text_and_rest(chunks: Vec<ModelChunk>) -> (String, Vec<ModelChunk>) {
+    let (mut text, mut rest) = (String::new(), Vec::new());
+    for chunk in chunks {
+        match chunk {
+            ModelChunk::Text(piece) => text.push_str(&piece),
+            other => rest.push(other),
+        }
+    }
+    (text, rest)
+}
+
+pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
