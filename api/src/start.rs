@@ -53,6 +53,7 @@ pub async fn assemble(settings: Settings, shutdown: CancellationToken) -> Result
     let (tracker, metrics) = (TaskTracker::new(), Metrics::new());
     let keys = KeyRing::start(store.clone(), settings.api.keys_refresh, &tracker, shutdown.clone());
     let hub = Hub::start(queue.clone(), store.clone(), &settings.events, tracker.clone(), shutdown.clone());
+    hub.register(&metrics);
     let app = App::new(Parts {
         places: PlaceSource::new(getrandom::u32()?, settings.queue.priority_head_start_ms),
         counts: ApiMetrics::register(&metrics),

@@ -91,7 +91,7 @@ impl From<Priority> for u8 {
 }
 
 /// Reads a time that a caller allows: 1 ms to 30 days.
-pub(super) fn allowed_ms<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+pub(crate) fn allowed_ms<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     match Option::<u64>::deserialize(from)? {
         Some(ms) if !(1..=MS_MAX).contains(&ms) => {
             Err(serde::de::Error::custom(format_args!("a time is 1 to {MS_MAX} ms")))

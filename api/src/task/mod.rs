@@ -19,9 +19,11 @@ mod submission;
 mod view;
 
 pub use body::read_json;
+pub(crate) use field::allowed_ms;
 pub use field::{Priority, UserName};
 pub use idempotency::IdempotencyKey;
 pub use links::Links;
+pub(crate) use read::key_of;
 pub use request::SubmitRequest;
 pub use submission::{Submission, Submitted, submit};
 use view::{TaskDetail, TaskSummary};

@@ -44,7 +44,7 @@ pub(super) async fn read_task(
 }
 
 /// The caller's task of this id. A text that is no id names no task, like any other unknown one.
-pub(super) fn key_of(caller: &Caller, id: &str) -> Result<TaskKey, Problem> {
+pub(crate) fn key_of(caller: &Caller, id: &str) -> Result<TaskKey, Problem> {
     let id = uuid::Uuid::parse_str(id).map_err(|_| Problem::task_not_found())?;
     Ok(TaskKey::new(caller.tenant, TaskId(id)))
 }
