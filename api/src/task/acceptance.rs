@@ -3,13 +3,12 @@
 //! Law 3: 202 is sent once the row is committed; being queued follows, by this door or by the reconciler. Only
 //! [`accept`] makes an [`Accepted`], out of an [`Admitted`]; only an `Accepted` is enqueued.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_protocol::clock;
 use penstock_queue::{QueuedTask, TenantShare};
 use penstock_store::{NewTask, StoreError, TaskRow};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Submission;
 use super::admission::Admitted;
@@ -19,6 +18,10 @@ use crate::error::Problem;
 
 /// No commit later than this after the admission: its registration holds the place for 30 s only.
 const COMMIT_MAX: Duration = Duration::from_secs(10);
+
+/// How often, and how long after that, a door looks what became of a commit that was not answered.
+const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(500);
+const SETTLE_MAX: Duration = Duration::from_secs(15);
 
 /// Whose row stands under the id.
 pub(super) enum Acceptance {
@@ -62,9 +65,36 @@ pub(super) async fn accept(
             release(app, &proof).await;
             Ok(Acceptance::Before(row))
         }
-        Ok(Err(error)) => Err(failed(app, &proof, &error).await),
-        Err(_) => Err(Problem::outcome_unknown(id)),
+        Ok(Err(error)) if !matches!(*error, StoreError::Unavailable(_)) => Err(failed(app, &proof, &error).await),
+        // Not answered in time. Whether it is committed shows later; the client need not wait for it.
+        Ok(Err(_)) | Err(_) => {
+            app.tracker.spawn(settle(app.clone(), Accepted { task: queued, proof }, deadline));
+            Err(Problem::outcome_unknown(id))
+        }
     }
+}
+
+/// Finds out what became of a commit that was not answered: the row is there and is queued, or it is not and the place
+/// is given back. So the same request, sent again, soon gets the truth.
+///
+/// Gives up with the registration's life, and at a stop; the reconciler and the purge do the same, later.
+async fn settle(app: App, unknown: Accepted, deadline: Instant) {
+    let look = async {
+        while Instant::now() < deadline + SETTLE_MAX {
+            sleep(SETTLE_LOOK_EVERY).await;
+            match app.store.task(unknown.task.key).await {
+                Ok(Some(row)) if row.place == unknown.task.place => {
+                    unknown.enqueue(&app).await;
+                    return;
+                }
+                Ok(Some(_)) => return release(&app, &unknown.proof).await,
+                // Before the deadline it may still come.
+                Ok(None) if Instant::now() >= deadline => return release(&app, &unknown.proof).await,
+                Ok(None) | Err(_) => {}
+            }
+        }
+    };
+    app.shutdown.run_until_cancelled(look).await;
 }
 
 impl Accepted {
@@ -125,18 +155,14 @@ fn records(
     (task, queued)
 }
 
-async fn failed(app: &App, proof: &penstock_queue::Admitted, error: &Arc<StoreError>) -> Problem {
-    let id = proof.key().task;
-    match &**error {
-        StoreError::Busy => {
-            release(app, proof).await;
-            Problem::unavailable("too many writes wait for the database; nothing was accepted")
-        }
-        StoreError::Unavailable(_) => Problem::outcome_unknown(id),
-        StoreError::Conflict(_) | StoreError::Refused(_) | StoreError::Corrupt { .. } => {
+/// A write that surely did not take place.
+async fn failed(app: &App, proof: &penstock_queue::Admitted, error: &StoreError) -> Problem {
+    release(app, proof).await;
+    match error {
+        StoreError::Busy => Problem::unavailable("too many writes wait for the database; nothing was accepted"),
+        error => {
             tracing::error!(task.id = %proof.key(), %error, "an accept record was not written");
-            release(app, proof).await;
-            Problem::internal().task(id)
+            Problem::internal().task(proof.key().task)
         }
     }
 }

@@ -25,6 +25,8 @@ pub(super) enum Admission {
     New(Admitted),
     /// It was let in before.
     Seen,
+    /// Another door let it in and has not stored it in all the time it was given.
+    Pending,
 }
 
 /// A request that the queue let in. Only [`admit`] makes one; it ends in an accept record or in a release.
@@ -36,7 +38,7 @@ pub(super) struct Admitted {
 
 /// Asks the queue to let `submission` in.
 ///
-/// Errors: 409, 422 or 429 with the reason; 503 when Redis does not answer in time. Nothing is stored then.
+/// Errors: 422 or 429 with the reason; 503 when Redis does not answer in time. Nothing is stored then.
 pub(super) async fn admit(
     app: &App,
     caller: &Caller,
@@ -58,7 +60,7 @@ pub(super) async fn admit(
         return match verdict {
             Ok(AdmitVerdict::Admitted(proof)) => Ok(Admission::New(Admitted { proof, since })),
             Ok(AdmitVerdict::Seen) => Ok(Admission::Seen),
-            Ok(AdmitVerdict::Pending) => Err(Problem::in_progress(key.task)),
+            Ok(AdmitVerdict::Pending) => Ok(Admission::Pending),
             Ok(AdmitVerdict::Differs) => Err(Problem::body_differs(key.task)),
             Ok(AdmitVerdict::Rejected(rejected)) => Err(problem_of(rejected, &limits)),
             Err(error) => Err(no_answer(&error)),

@@ -71,6 +71,7 @@ async fn carry_out(app: App, caller: Caller, submission: Submission) -> Result<S
     let admitted = match admit(&app, &caller, key, &submission).await? {
         Admission::New(admitted) => admitted,
         Admission::Seen => return seen(&app, key, &body_hash).await,
+        Admission::Pending => return pending(&app, key, &body_hash).await,
     };
     let accepted = match accept(&app, &caller, admitted, submission).await? {
         Acceptance::New(accepted) => accepted,
@@ -95,6 +96,14 @@ async fn seen(app: &App, key: TaskKey, body_hash: &[u8; 32]) -> Result<Submitted
         // Only between a flush of one of the two stores and its repair.
         Ok(None) => Err(Problem::outcome_unknown(key.task)),
         Err(error) => Err(Problem::of_store(&error)),
+    }
+}
+
+/// Another door is storing the task, or died over it. Its row, if it is there, is the truth.
+async fn pending(app: &App, key: TaskKey, body_hash: &[u8; 32]) -> Result<Submitted, Problem> {
+    match app.store.task(key).await {
+        Ok(Some(row)) => answer_again(app, &row, body_hash).await,
+        Ok(None) | Err(_) => Err(Problem::in_progress(key.task)),
     }
 }
 

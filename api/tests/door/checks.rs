@@ -29,7 +29,10 @@ async fn an_accepted_task_is_stored_queued_and_told_where_to_go_on() {
     assert!(row.deadline_left_ms.is_some_and(|left| left <= 60_000));
     let spec = row.spec().unwrap();
     assert!(spec.is_new_thread);
-    assert_eq!((&spec.metadata, &spec.state, &spec.tools), (&json!({"a": 1}), &json!({"s": 2}), &vec![json!({"name": "t"})]));
+    assert_eq!(
+        (&spec.metadata, &spec.state, &spec.tools),
+        (&json!({"a": 1}), &json!({"s": 2}), &vec![json!({"name": "t"})])
+    );
     assert_eq!(door.depth().await, 1);
     door.stop().await;
 }
@@ -40,14 +43,17 @@ async fn check_1_refuses_a_body_that_is_too_large_malformed_or_of_another_shape(
     let json = [("content-type", "application/json")];
     let large = json!({"agent": "assistant", "input": "x".repeat(3000)}).to_string();
     post(&door, &json, large.clone()).await.assert_problem(413, "body_too_large");
-    let chunks = large.into_bytes().chunks(500).map(|chunk| Ok::<_, std::io::Error>(chunk.to_vec())).collect::<Vec<_>>();
+    let chunks =
+        large.into_bytes().chunks(500).map(|chunk| Ok::<_, std::io::Error>(chunk.to_vec())).collect::<Vec<_>>();
     let stream = reqwest::Body::wrap_stream(futures_util::stream::iter(chunks));
     post(&door, &json, stream).await.assert_problem(413, "body_too_large");
 
     post(&door, &json, "{").await.assert_problem(400, "malformed_body");
     post(&door, &json, "").await.assert_problem(400, "malformed_body");
     post(&door, &[], task().to_string()).await.assert_problem(415, "unsupported_media_type");
-    post(&door, &[("content-type", "text/plain")], task().to_string()).await.assert_problem(415, "unsupported_media_type");
+    post(&door, &[("content-type", "text/plain")], task().to_string())
+        .await
+        .assert_problem(415, "unsupported_media_type");
 
     for (field, value) in [
         ("webhook", json!("http://x")),
@@ -81,7 +87,9 @@ async fn check_2_refuses_what_is_no_key_in_force_after_the_body_was_judged() {
         let request = if let Some(header) = header { request.header("authorization", header) } else { request };
         async move { Answer::read(request.send().await.unwrap()).await }
     };
-    for header in [None, Some("Basic abc".into()), Some("Bearer nonsense".into()), Some(format!("Bearer psk_{}", "x".repeat(43)))] {
+    for header in
+        [None, Some("Basic abc".into()), Some("Bearer nonsense".into()), Some(format!("Bearer psk_{}", "x".repeat(43)))]
+    {
         let answer = without(header).await;
         answer.assert_problem(401, "unauthenticated");
         assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
@@ -99,7 +107,10 @@ async fn two_spellings_of_one_json_are_one_request() {
     let id = uuid::Uuid::now_v7();
     let json = [("content-type", "application/json; charset=utf-8")];
     let one = format!(r#"{{"agent":"assistant","input":"hi","task_id":"{id}","metadata":{{"a":1,"b":2}}}}"#);
-    let other = format!(r#"{{ "metadata": {{"b":2, "a":1}}, "task_id": "{}", "input":"\u0068i","agent":"assistant"}}"#, id.simple());
+    let other = format!(
+        r#"{{ "metadata": {{"b":2, "a":1}}, "task_id": "{}", "input":"\u0068i","agent":"assistant"}}"#,
+        id.simple()
+    );
     let (one, other) = (post(&door, &json, one).await, post(&door, &json, other).await);
     one.assert_accepted();
     other.assert_accepted();

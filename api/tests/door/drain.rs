@@ -43,9 +43,6 @@ async fn a_request_that_hangs_does_not_outlast_the_drain() {
     mysql.freeze();
     let open = tokio::spawn(door.ann.request(Method::GET, "/api/task").send());
     eventually("the request hangs", async || door.get("/metrics").await.text.contains("http_requests_open 2")).await;
-    door.app.shutdown.cancel();
-    let answer = door.get("/readyz").await;
-    assert_eq!(answer.json()["serving"], false);
     assert!(!door.stop().await, "it was dropped, not awaited");
     mysql.thaw();
     open.abort();

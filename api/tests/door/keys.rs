@@ -73,7 +73,8 @@ async fn a_key_expires_by_itself_and_sockets_are_told() {
     let door = Door::open().await;
     let key = SecretKey::mint().unwrap();
     let expires_ms = Some(clock::wall_ms() + 1500);
-    let row = NewKey { tenant: "ann".into(), name: String::new(), hash: key.hash().0, scopes: "read".into(), expires_ms };
+    let row =
+        NewKey { tenant: "ann".into(), name: String::new(), hash: key.hash().0, scopes: "read".into(), expires_ms };
     door.app.store.create_key(&row).await.unwrap();
     eventually("the key is known", async || works(&door, key.expose()).await).await;
     let mut changed = door.app.keys.changed();

@@ -20,7 +20,10 @@ async fn two_hundred_submits_at_once_fill_eight_places_and_not_one_more() {
     assert_eq!((accepted.len(), rejected.len()), (8, 192));
     for answer in rejected {
         answer.assert_problem(429, "queue_full");
-        assert_eq!((answer.header("x-ratelimit-limit"), answer.header("x-ratelimit-remaining")), (Some("8"), Some("0")));
+        assert_eq!(
+            (answer.header("x-ratelimit-limit"), answer.header("x-ratelimit-remaining")),
+            (Some("8"), Some("0"))
+        );
     }
     assert_eq!(door.rows().await.len(), 8, "a rejected request has no row");
     assert_eq!(door.depth().await, 8);

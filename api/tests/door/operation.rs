@@ -2,6 +2,7 @@
 
 use penstock_store::fixture::TestDatabase;
 use reqwest::{Method, StatusCode};
+use tower::ServiceExt;
 
 use super::harness::{Answer, Door, eventually, redis_url, settings_of, task};
 use super::pipe::Pipe;
@@ -23,6 +24,11 @@ async fn readiness_follows_redis_mysql_and_the_stop_while_health_does_not() {
         pipe.thaw();
         eventually("it is ready again", async || door.get("/readyz").await.status == StatusCode::OK).await;
     }
+    // Over HTTP nobody is let in any more, so the service is asked itself.
+    let service = penstock_api::router(&door.app).unwrap();
+    door.app.shutdown.cancel();
+    let request = axum::extract::Request::get("/readyz").body(axum::body::Body::empty()).unwrap();
+    assert_eq!(service.oneshot(request).await.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(door.stop().await);
     database.drop_database().await;
 }
@@ -86,7 +92,8 @@ async fn the_request_over_the_bound_is_answered_503_and_probes_are_not_counted()
     let door = Door::start(settings, &database).await;
     mysql.freeze();
     let held = [0, 1].map(|_| tokio::spawn(door.ann.request(Method::GET, "/api/task").send()));
-    eventually("two requests are held", async || door.get("/metrics").await.text.contains("http_requests_open 3")).await;
+    eventually("two requests are held", async || door.get("/metrics").await.text.contains("http_requests_open 3"))
+        .await;
     door.ann.submit(&task()).await.assert_problem(503, "overloaded");
     assert_eq!(door.get("/healthz").await.status, StatusCode::OK);
     mysql.thaw();

@@ -87,6 +87,30 @@ async fn a_commit_that_is_not_answered_has_an_unknown_outcome_and_the_same_reque
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_answer_is_lost_is_found_and_queued_by_its_door() {
+    let wired = Wired::open(|settings| {
+        settings.mysql.timeout = Duration::from_millis(700);
+        settings.mysql.pool_max = 1;
+    })
+    .await;
+    let (door, id) = (&wired.door, TaskId::mint());
+    let key = penstock_protocol::TaskKey::new(door.ann.tenant, id);
+    // The one connection has prepared its statement, so the next one is sent and committed without a word back.
+    door.ann.submit(&task()).await.assert_accepted();
+    wired.mysql.hold_answers();
+    let answer = door.ann.submit(&task_named(id)).await;
+    assert_eq!(answer.json()["outcome"], "unknown", "{}", answer.text);
+    assert_eq!(wired.rows().await, 2, "it was committed");
+    wired.mysql.thaw();
+    // Long before the reconciler looks at rows of this age.
+    let state = async || door.app.queue.position(key).await.unwrap().state;
+    eventually("the task is in line", async || state().await == Some(State::InLine)).await;
+    door.ann.submit(&task_named(id)).await.assert_accepted();
+    assert_eq!((wired.rows().await, door.depth().await), (2, 2));
+    wired.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_finds_too_many_waiting_gives_its_place_back() {
     let wired = Wired::open(|settings| {
         settings.mysql.batch_rows_max = 1;

@@ -12,7 +12,10 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Copy, PartialEq)]
 enum Flow {
     Open,
+    /// Nothing passes.
     Frozen,
+    /// The server hears everything and its answers do not pass.
+    Unanswered,
 }
 
 /// One wire; it ends with the test.
@@ -45,8 +48,8 @@ impl Pipe {
                         let Ok(far) = TcpStream::connect(target).await else { return };
                         let (near_reads, near_writes) = near.into_split();
                         let (far_reads, far_writes) = far.into_split();
-                        let there = carry(near_reads, far_writes, flowing.clone(), Arc::clone(&bytes));
-                        let back = carry(far_reads, near_writes, flowing, bytes);
+                        let there = carry(near_reads, far_writes, flowing.clone(), Flow::Frozen, Arc::clone(&bytes));
+                        let back = carry(far_reads, near_writes, flowing, Flow::Unanswered, bytes);
                         tokio::select! {
                             () = cut.cancelled() => {}
                             () = there => {}
@@ -62,6 +65,11 @@ impl Pipe {
     /// Nothing passes any more, and no connection breaks: the server is silent.
     pub(crate) fn freeze(&self) {
         self.flow.send_replace(Flow::Frozen);
+    }
+
+    /// What the server is told passes, and its answers do not.
+    pub(crate) fn hold_answers(&self) {
+        self.flow.send_replace(Flow::Unanswered);
     }
 
     /// What was held passes.
@@ -88,11 +96,12 @@ async fn carry(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut flow: watch::Receiver<Flow>,
+    held_by: Flow,
     bytes: Arc<AtomicUsize>,
 ) {
     let mut buffer = vec![0; 65_536];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        if flow.wait_for(|flow| *flow == Flow::Open).await.is_err() {
+        if flow.wait_for(|flow| *flow != Flow::Frozen && *flow != held_by).await.is_err() {
             return;
         }
         bytes.fetch_add(length, Ordering::Relaxed);

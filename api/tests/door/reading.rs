@@ -88,7 +88,8 @@ async fn pages_show_each_task_once_and_only_the_callers() {
     assert_eq!((pages, seen.len()), (3, 7));
     assert_eq!(seen.into_iter().collect::<HashSet<_>>(), ids);
 
-    let count = async |query: &str| door.ann.get(&format!("/api/task?{query}")).await.json()["tasks"].as_array().unwrap().len();
+    let count =
+        async |query: &str| door.ann.get(&format!("/api/task?{query}")).await.json()["tasks"].as_array().unwrap().len();
     assert_eq!(count("user=odd").await, 3);
     assert_eq!(count("status=queued").await, 7);
     assert_eq!(count("status=running").await, 0);
