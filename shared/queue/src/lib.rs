@@ -34,6 +34,7 @@ mod shard;
 mod state;
 mod subscription;
 mod tenant;
+mod ticket;
 
 pub use admission::{AdmitLimits, AdmitRequest, AdmitVerdict, Admitted, Reason, Rejected};
 pub use attempt::{AttemptVerdict, Finish, Retry, RetryCause, StartVerdict};

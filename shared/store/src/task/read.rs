@@ -1,6 +1,8 @@
 //! Reads of `task`: one, many, pages of a tenant, a thread's history, and what a rebuild needs.
 
-use penstock_protocol::{Place, Status, TaskKey, TenantNo, ThreadId};
+use std::collections::HashMap;
+
+use penstock_protocol::{Place, Status, TaskId, TaskKey, TenantNo, ThreadId};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use super::row::{COLUMNS, TaskRow};
@@ -40,6 +42,14 @@ impl Store {
             return Ok(Vec::new());
         }
         self.database.run(|mut connection| async move { rows_of(&mut connection, keys).await }).await
+    }
+
+    /// The statuses of tasks, without their rows; unknown ones are left out. The caller bounds `keys`.
+    pub async fn statuses(&self, keys: &[TaskKey]) -> Result<HashMap<TaskKey, Status>, StoreError> {
+        if keys.is_empty() {
+            return Ok(HashMap::new());
+        }
+        self.database.run(|mut connection| async move { statuses_of(&mut connection, keys).await }).await
     }
 
     /// At most `limit` tasks of a tenant, newest first, after `page`.
@@ -167,4 +177,29 @@ pub(super) async fn rows_of(connection: &mut MySqlConnection, keys: &[TaskKey]) 
         query = query.bind(key.tenant.0).bind(key.task.0.as_bytes().to_vec());
     }
     query.fetch_all(&mut *connection).await?.iter().map(TaskRow::read).collect()
+}
+
+async fn statuses_of(
+    connection: &mut MySqlConnection,
+    keys: &[TaskKey],
+) -> Result<HashMap<TaskKey, Status>, sqlx::Error> {
+    // Padded with the first key, so that there are few statements to prepare.
+    let (padded, first) = (keys.len().next_power_of_two(), keys[0]);
+    let more = " UNION ALL SELECT ?, ?".repeat(padded - 1);
+    let mut query = sqlx::query(AssertSqlSafe(format!(
+        "SELECT t.tenant, t.id, t.status FROM (SELECT ? AS tenant, ? AS id{more}) v \
+         JOIN task t ON t.tenant = v.tenant AND t.id = v.id"
+    )));
+    for key in keys.iter().copied().chain(std::iter::repeat(first)).take(padded) {
+        query = query.bind(key.tenant.0).bind(key.task.0.as_bytes().to_vec());
+    }
+    let rows = query.fetch_all(&mut *connection).await?;
+    rows.iter()
+        .map(|row| {
+            let (id, status): (Vec<u8>, String) = (row.try_get(1)?, row.try_get(2)?);
+            let id = uuid::Uuid::from_slice(&id).map_err(|error| sqlx::Error::Decode(error.into()))?;
+            let status = Status::from_name(&status).ok_or(sqlx::Error::RowNotFound)?;
+            Ok((TaskKey::new(TenantNo(row.try_get(0)?), TaskId(id)), status))
+        })
+        .collect()
 }
