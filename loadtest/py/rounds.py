@@ -11,7 +11,7 @@ import sys
 from figures import Figures
 from processes import Cpu, rss_mb
 
-SHOWN = ("min", "med", "p(95)", "p(99)", "max")
+SHOWN = ("med", "p(95)", "max")
 
 
 def k6(script, settings):
@@ -29,14 +29,13 @@ def one_round(figures, scenario, script, settings):
     out = k6(script, settings)
     used = cpu.used_s()
     for name in ("submitted", "admitted", "rejected", "succeeded", "cancelled", "failed", "broken"):
-        if out[name] or name in ("admitted", "succeeded"):
+        if out[name]:
             figures.add(scenario, name, "tasks", out[name])
     for trend in ("first_ms", "accepted_ms", "rejected_ms"):
         for statistic in SHOWN if trend in out else ():
             figures.add(scenario, f"{trend} {statistic}", "ms", out[trend][statistic])
-    if out["admitted"]:
-        for kind in sorted(used):
-            figures.add(scenario, f"CPU {kind}", "ms a task", used[kind] * 1e3 / out["admitted"])
+    for kind in sorted(used):
+        figures.add(scenario, f"CPU {kind}", "ms a submit", used[kind] * 1e3 / out["submitted"])
     for name, pid in cpu.pids.items():
         figures.add(scenario, f"RSS {name}", "MB", rss_mb(pid))
     for law in out["broken_laws"]:
