@@ -12,24 +12,27 @@ verb('reap', function(keys, args)
   local id, attempt = args[2], tonumber(args[3])
   local r = read_task(id)
   if not r or r.attempt ~= attempt then return { 0, 0 } end
-  local no = tenant_of(id)
+  local closing = args[7] == '1' or r.cancel == '1'
   if r.status == 'X' then
     local until_ms = tonumber(call('ZSCORE', K[LEASES], id))
     if until_ms and until_ms > now then return { 0, 0 } end
-    local open = fence(id, attempt, '{"type":"CUSTOM","name":"penstock.recovered","value":{"attempt":' .. int(attempt + 1)
-      .. ',"cause":"worker_lost"}}')
-    if args[7] == '1' or r.cancel == '1' or not open then
-      r.attempt, r.owner = attempt + 1, args[4]
-      call('ZADD', K[LEASES], int(now + tonumber(args[5])), id)
-      write_task(id, r)
-      return { 2, r.attempt }
-    end
+    local event = '{"type":"CUSTOM","name":"penstock.recovered","value":{"attempt":' .. int(attempt + 1)
+      .. ',"cause":"worker_lost"}}'
+    closing = not fence(id, attempt, event) or closing
   elseif r.status == 'R' then
     local pending = try('XPENDING', K[READY], GROUP, 'IDLE', args[6], r.entry, r.entry, 1)
     if pending.err or not pending[1] then return { 0, 0 } end
   else
     return { 0, 0 }
   end
+  if closing then
+    leave_ready(r)
+    r.status, r.attempt, r.owner = 'X', attempt + 1, args[4]
+    call('ZADD', K[LEASES], int(now + tonumber(args[5])), id)
+    write_task(id, r)
+    return { 2, r.attempt }
+  end
+  local no = tenant_of(id)
   local t = tenant(no)
   leave_home(no, id, r, t)
   wait(no, id, r, t)

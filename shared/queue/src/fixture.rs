@@ -2,7 +2,9 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test without its server must fail loudly")]
 
 use penstock_protocol::{Place, TaskId, TaskKey, TenantNo};
-use redis::{FromRedisValue, Value, cmd};
+use redis::{FromRedisValue, cmd};
+#[doc(no_inline)]
+pub use redis::{Value, from_redis_value};
 
 use crate::{Library, Queue, QueueSettings, QueuedTask, Shard};
 
@@ -54,6 +56,20 @@ impl TestQueue {
         }
         let value: Value = self.queue.command("test", &command).await.expect("the command works");
         T::from_redis_value(value).expect("the answer has the expected type")
+    }
+
+    /// Sends plain commands in one round trip.
+    pub async fn commands(&self, commands: &[Vec<&str>]) -> Vec<Value> {
+        let mut pipeline = redis::pipe();
+        for words in commands {
+            let (name, arguments) = words.split_first().expect("a command has a name");
+            let mut command = cmd(name);
+            for argument in arguments {
+                command.arg(*argument);
+            }
+            pipeline.add_command(command);
+        }
+        self.queue.commands("test", &pipeline).await.expect("the commands work")
     }
 
     /// Full name of a key of the queue.

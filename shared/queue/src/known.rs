@@ -9,7 +9,9 @@ use crate::settings::ms;
 use crate::{Queue, QueueError};
 
 impl Queue {
-    /// Whether each task has a record, in the order given. One command; the caller bounds `keys`.
+    /// Whether each task is more than registered, in the order given. One command; the caller bounds `keys`.
+    ///
+    /// A registration is left by a door that may have died after its commit: the task still has to be queued.
     pub async fn known(&self, keys: &[TaskKey]) -> Result<Vec<bool>, QueueError> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -20,7 +22,8 @@ impl Queue {
             read.arg(key.to_string());
         }
         let records: Vec<Option<String>> = self.answer("hmget", self.command("hmget", &read).await?)?;
-        Ok(records.iter().map(Option::is_some).collect())
+        let is_known = |record: &Option<String>| record.as_deref().is_some_and(|record| !record.starts_with('A'));
+        Ok(records.iter().map(is_known).collect())
     }
 
     /// Takes the turn of a periodic job for `every`; false while another process has it. Saves work, guards nothing.

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{Queue, QueueError, WorkerId, field};
 
-/// A task whose worker fell silent. Read its row first: terminal → [`Queue::close`]; else [`Queue::reap`].
+/// A task whose worker fell silent. Read its row first, then [`Queue::reap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostTask {
     /// Tenant and id.

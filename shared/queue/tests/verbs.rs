@@ -1,4 +1,5 @@
 //! Each verb by itself, on a real Redis.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on must fail")]
 
 use std::time::Duration;
 
@@ -685,7 +686,7 @@ async fn a_paused_run_holds_no_slot_and_opens_again_on_the_same_stream() {
     test.queue.enqueue(&QueuedTask { attempt: 1, ..task.clone() }).await.unwrap();
     let entry = run_next(&test, "w").await;
     finish(&test, &entry, "w").await;
-    let stored: Vec<_> = events(&test, task.key).await.into_iter().map(|(id, seq, event)| (id, seq, event)).collect();
+    let stored: Vec<_> = events(&test, task.key).await;
     let ids: Vec<_> = stored.iter().map(|(id, seq, _)| (id.as_str(), *seq)).collect();
     assert_eq!(ids, [("1-1", 1), ("2-0", 2), ("2-1", 3), ("2-2", 4)]);
     assert_eq!(stored[2].2, STARTED, "a run that an interrupt closed is opened, not retried");

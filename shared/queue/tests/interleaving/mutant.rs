@@ -1,0 +1,76 @@
+//! Broken verbs, each by one change of the text. The laws must notice every one of them, else they are no proof.
+
+use penstock_queue::{Library, library_source};
+
+/// What is changed, and into what.
+pub(crate) struct Mutant {
+    pub(crate) name: &'static str,
+    from: &'static str,
+    into: &'static str,
+}
+
+impl Mutant {
+    /// The library with the change; the text to change must be there exactly once.
+    pub(crate) fn library(&self) -> Library {
+        let source = library_source();
+        assert_eq!(source.matches(self.from).count(), 1, "{}: `{}` is not there once", self.name, self.from);
+        Library::new(&source.replace(self.from, self.into))
+    }
+}
+
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant { name: "admission forgets `admitted`", from: "call('ZCARD', K[ADMITTED]) + waiting", into: "waiting" },
+    Mutant { name: "the end is not sealed", from: "  call('XSETID', K[EV], SEAL)\n", into: "" },
+    Mutant { name: "reap does not fence", from: "closing = not fence(id, attempt, event) or closing", into: "" },
+    Mutant {
+        name: "retry does not fence",
+        from: "  if not fence(id, attempt, '{\"type\":\"CUSTOM\",\"name\":\"penstock.' .. cause",
+        into: "  if not tostring('{\"type\":\"CUSTOM\",\"name\":\"penstock.' .. cause",
+    },
+    Mutant {
+        name: "beat extends any lease",
+        from: "r.status == 'X' and r.owner == worker and r.attempt == tonumber(args[4 + 2 * i])",
+        into: "r.status == 'X'",
+    },
+    Mutant {
+        name: "a registration stays when its task is queued",
+        from: "    call('ZREM', K[ADMITTED], id)\n    t.admitted = max(t.admitted - 1, 0)\n  else\n    returned = 1",
+        into: "    t.admitted = max(t.admitted - 1, 0)\n  else\n    returned = 1",
+    },
+    Mutant {
+        name: "nobody wakes the next task of a thread",
+        from: "      if heir and heir.status == 'H' then",
+        into: "      if false then",
+    },
+    Mutant { name: "a second attempt opens the run again", from: "    if not paused then", into: "    if false then" },
+    Mutant {
+        name: "a cap does not count",
+        from: "t.lined > 0 and t.hold == 0 and (t.cap == 0 or t.running < t.cap)",
+        into: "t.lined > 0 and t.hold == 0",
+    },
+    Mutant {
+        name: "an ended task keeps its slot",
+        from: "    call('ZREM', K[LEASES], id)\n    leave_slot(t)",
+        into: "    call('ZREM', K[LEASES], id)",
+    },
+    Mutant {
+        name: "a purged registration keeps its user",
+        from: "      leave_home(no, id, r, tenant(no))\n      leave_user(no, r)",
+        into: "      leave_home(no, id, r, tenant(no))",
+    },
+    Mutant {
+        name: "a rebuild that was overtaken opens",
+        from: "if call('GET', K[META]) or call('HGET', K[STATS], 'token') ~= args[2] then",
+        into: "if call('GET', K[META]) then",
+    },
+    Mutant {
+        name: "a task that has ended is queued again",
+        from: "if r and r.status ~= 'A' then return { 2, r.status } end",
+        into: "if r and r.status ~= 'A' and r.status ~= 'F' then return { 2, r.status } end",
+    },
+    Mutant {
+        name: "the end counts events and not numbers",
+        from: "  seq = max(length, seq) + 1",
+        into: "  seq = length",
+    },
+];
