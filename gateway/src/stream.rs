@@ -71,7 +71,6 @@ impl ModelStream {
                 self.close().await;
             }
             if let Some(chunk) = self.answer.next_chunk() {
-                self.clock.gave_out();
                 return Some(Ok(match chunk {
                     ModelChunk::Usage(usage) => ModelChunk::Usage(self.named(usage)),
                     other => other,
@@ -81,7 +80,7 @@ impl ModelStream {
                 return Some(Err(self.fail(trouble)));
             }
             let response = self.response.as_mut()?;
-            if let Some(outcome) = self.clock.asked() {
+            if let Some(outcome) = self.clock.over() {
                 return Some(Err(self.fail(Trouble::own(outcome, ""))));
             }
             let pieces = self.answer.pieces_count();
@@ -102,10 +101,11 @@ impl ModelStream {
 
     /// A whole answer: lets the connection serve again, then frees the permit.
     async fn close(&mut self) {
+        // Taken, so that a reader who leaves now frees both.
+        let _permit = self.permit.take();
         if let Some(response) = self.response.take() {
             self.tally.count(Outcome::CleanEnd);
             drain(response).await;
-            self.permit = None;
         }
     }
 
@@ -145,17 +145,15 @@ struct Clock {
     total: Instant,
     deadline: Option<Instant>,
     idle: Duration,
-    /// When the last piece came, or when the caller asked for the next: silence is the vendor's, not the caller's.
+    /// When the last piece came.
     heard: Instant,
-    has_given_out: bool,
     sleep: Pin<Box<Sleep>>,
 }
 
 impl Clock {
     fn new(total: Instant, deadline: Option<Instant>, idle: Duration) -> Self {
         let heard = Instant::now();
-        let mut clock =
-            Self { total, deadline, idle, heard, has_given_out: false, sleep: Box::pin(sleep_until(heard)) };
+        let mut clock = Self { total, deadline, idle, heard, sleep: Box::pin(sleep_until(heard)) };
         let (due, _) = clock.due();
         clock.sleep.as_mut().reset(due);
         clock
@@ -165,15 +163,8 @@ impl Clock {
         self.heard = Instant::now();
     }
 
-    fn gave_out(&mut self) {
-        self.has_given_out = true;
-    }
-
-    /// The caller asks for more; says if its time is over, however much the vendor has ready.
-    fn asked(&mut self) -> Option<Outcome> {
-        if std::mem::take(&mut self.has_given_out) {
-            self.heard();
-        }
+    /// Whether the call's time is over, however much the vendor has ready to be read.
+    fn over(&self) -> Option<Outcome> {
         let now = Instant::now();
         match self.deadline {
             Some(deadline) if now >= deadline => Some(Outcome::Deadline),
@@ -204,5 +195,53 @@ impl Clock {
             }
             self.sleep.as_mut().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE: Duration = Duration::from_secs(30);
+
+    fn clock(total_s: u64, deadline_s: Option<u64>) -> Clock {
+        let from_now = |seconds| Instant::now() + Duration::from_secs(seconds);
+        Clock::new(from_now(total_s), deadline_s.map(from_now), IDLE)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_nearest_timer_fires() {
+        for (total_s, deadline_s, outcome, at_s) in [
+            (60, None, Outcome::Broken, 30),
+            (20, None, Outcome::Total, 20),
+            (20, Some(10), Outcome::Deadline, 10),
+            (20, Some(20), Outcome::Deadline, 20),
+            (60, Some(40), Outcome::Broken, 30),
+        ] {
+            let began = Instant::now();
+            let mut clock = clock(total_s, deadline_s);
+            assert_eq!(clock.fired().await, outcome);
+            assert_eq!(began.elapsed().as_secs(), at_s);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_piece_puts_the_idle_timer_off_but_no_other() {
+        let (began, mut clock) = (Instant::now(), clock(100, None));
+        for _ in 0..4 {
+            tokio::time::advance(Duration::from_secs(20)).await;
+            clock.heard();
+        }
+        assert_eq!(clock.over(), None);
+        assert_eq!(clock.fired().await, Outcome::Total);
+        assert_eq!(began.elapsed().as_secs(), 100);
+        assert_eq!(clock.over(), Some(Outcome::Total), "said without waiting, too");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_passed_deadline_is_said_without_waiting() {
+        let clock = clock(100, Some(10));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(clock.over(), Some(Outcome::Deadline));
     }
 }

@@ -59,13 +59,15 @@ async fn reasoning_and_tool_fragments_are_first_tokens() {
 }
 
 #[tokio::test]
-async fn silence_after_the_first_token_closes_the_connection() {
-    let house = hasty_house().await;
-    let (chunks, failure) = house.ask("chunks=5,stall=2").await;
-    assert_eq!(failure.unwrap().outcome, Outcome::Broken);
-    assert_eq!(chunks, [ModelChunk::Text("[1 messages] hello word-1".into())]);
-    house.closed_by_caller(1).await;
-    assert_eq!(house.counted("broken"), 1);
+async fn silence_after_the_first_token_closes_the_connection_comments_or_not() {
+    for behaviour in ["chunks=5,stall=2", "chunks=5,stall=2,keepalive_ms=20"] {
+        let house = hasty_house().await;
+        let (chunks, failure) = house.ask(behaviour).await;
+        assert_eq!(failure.unwrap().outcome, Outcome::Broken, "{behaviour}");
+        assert_eq!(chunks, [ModelChunk::Text("[1 messages] hello word-1".into())], "{behaviour}");
+        house.closed_by_caller(1).await;
+        assert_eq!(house.counted("broken"), 1);
+    }
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@
 //! | `open` | `1`: the connection stays open after the end |
 //! | `json` | `1`: a stream request is answered by one JSON object |
 //! | `framing`, `space`, `bom`, `blank` | `lf`, `crlf`, `cr`; `space=0`: `data:` without a space; `bom=1`; `blank=0`: no blank line after the last event |
-//! | `keepalive_ms` | comments at this interval until the first token |
+//! | `keepalive_ms` | comments at this interval whenever it waits |
 //! | `only` | `comments` or `roles`: nothing else ever comes, at the gap (or 50 ms) |
 //! | `stall` | `byte` (never answers), `head` (nothing after the head), or a number: after so many chunks |
 //! | `cut`, `eof` | after so many chunks: the connection breaks; the body ends as if all were well |

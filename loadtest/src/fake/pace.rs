@@ -23,6 +23,9 @@ const ONLY_GAP: Duration = Duration::from_millis(50);
 /// Frames whose time has come leave together, up to this size.
 const WRITE_BYTES_MAX: usize = 64 * 1024;
 
+/// Long enough for a state that only its caller's close ends.
+const FOR_EVER: Duration = Duration::from_secs(86_400);
+
 const ROLE: &str = r#"{"role":"assistant","content":""}"#;
 
 /// The body of `behaviour`, for a call received at `started`.
@@ -103,14 +106,14 @@ impl Sender {
                 State::Before => self.before(),
                 State::Pieces => self.piece(),
                 State::Tail => self.tail(),
-                State::Cut | State::Silent | State::Over if !self.buffer.is_empty() => return Some(Ok(self.flush())),
+                State::Cut | State::Over if !self.buffer.is_empty() => return Some(Ok(self.flush())),
                 State::Cut => {
                     sleep(BEFORE_CUT).await;
                     self.call.complete();
                     self.state = State::Over;
                     return Some(Err(io::Error::other("the behaviour cuts here")));
                 }
-                State::Silent => std::future::pending::<()>().await,
+                State::Silent => {}
                 State::Over => return None,
             }
             self.cut_bytes();
@@ -124,13 +127,14 @@ impl Sender {
             State::Pieces if self.behaviour.only.is_some() => begin + self.only_gap() * self.next_piece,
             State::Pieces => begin + self.gap * self.next_piece,
             State::Tail => begin + self.behaviour.total.map_or(Duration::ZERO, |_| self.gap * self.pieces_count),
-            State::Before | State::Cut | State::Silent | State::Over => self.started,
+            State::Silent => Instant::now() + FOR_EVER,
+            State::Before | State::Cut | State::Over => self.started,
         }
     }
 
-    /// Sleeps until `due`; before the first token, only until the next comment, which it returns.
+    /// Sleeps until `due`, or until the next comment, which it returns.
     async fn wait(&mut self, due: Instant) -> Option<Bytes> {
-        let comment = self.behaviour.keep_alive.filter(|_| self.next_piece == 0).map(|every| Instant::now() + every);
+        let comment = self.behaviour.keep_alive.map(|every| Instant::now() + every);
         match comment.filter(|comment| *comment < due) {
             Some(comment) => {
                 sleep_until(comment).await;
