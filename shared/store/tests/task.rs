@@ -251,3 +251,22 @@ async fn keys_and_tenants_are_revoked_and_the_revision_tells() {
     assert!(store.keys_revision().await.unwrap() > before);
     database.drop_database().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_id_of_two_tenants_is_two_tasks_in_one_batch() {
+    let database = TestDatabase::create().await;
+    let (store, places) = (&database.store, PlaceSource::new(1, 0));
+    let ours = new_task(&places);
+    let theirs = NewTask { key: TaskKey::new(TenantNo(2), ours.key.task), ..new_task(&places) };
+    let (first, second) = tokio::join!(store.accept(ours.clone()), store.accept(theirs.clone()));
+    assert!(matches!((first.unwrap(), second.unwrap()), (Accepted::New, Accepted::New)));
+    let (first, second) = tokio::join!(store.claim(ours.key, 1, "w"), store.claim(theirs.key, 5, "w"));
+    assert!(matches!(first.unwrap(), Claimed::Mine(row) if row.key == ours.key && row.attempt == 1));
+    assert!(matches!(second.unwrap(), Claimed::Mine(row) if row.key == theirs.key && row.attempt == 5));
+    let failed = End { ending: Ending::failed(ErrorCode::Internal, "no"), ..end(theirs.key, 5, Status::Failed) };
+    let (first, second) = tokio::join!(store.end(end(ours.key, 1, Status::Succeeded)), store.end(failed));
+    assert!(matches!((first.unwrap(), second.unwrap()), (Ended::Mine, Ended::Mine)));
+    assert_eq!(store.task(ours.key).await.unwrap().unwrap().status, Status::Succeeded);
+    assert_eq!(store.task(theirs.key).await.unwrap().unwrap().status, Status::Failed);
+    database.drop_database().await;
+}

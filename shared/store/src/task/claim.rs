@@ -9,6 +9,7 @@ use std::sync::Arc;
 use penstock_protocol::{Status, TaskKey, clock};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
+use super::many::{any_of, by_id, rounds};
 use super::read::rows_of;
 use super::row::TaskRow;
 use crate::pool::{Database, Write};
@@ -59,11 +60,14 @@ impl Write for ClaimBatch {
 
     async fn write(&self, items: Vec<Claim>) -> Result<Vec<Claimed>, Arc<StoreError>> {
         let keys: Vec<_> = items.iter().map(|claim| claim.key).collect();
-        let (claims, named) = (&items, &keys);
+        let rounds = rounds(&items, |claim| claim.key.task);
+        let (rounds, named) = (&rounds, &keys);
         let rows = self
             .0
             .run(|mut connection| async move {
-                update(&mut connection, claims).await?;
+                for claims in rounds {
+                    update(&mut connection, claims).await?;
+                }
                 rows_of(&mut connection, named).await
             })
             .await?;
@@ -72,25 +76,26 @@ impl Write for ClaimBatch {
     }
 }
 
-// MySQL sets from left to right: `crashes` reads the status before it changes.
-const UPDATE_HEAD: &str = "UPDATE task t JOIN (SELECT ? AS tenant, ? AS id, ? AS attempt, ? AS worker";
-const UPDATE_ROW: &str = " UNION ALL SELECT ?, ?, ?, ?";
-const UPDATE_TAIL: &str = ") v ON t.tenant = v.tenant AND t.id = v.id \
-     SET t.crashes = t.crashes + (t.status = 'running'), t.attempt = v.attempt, t.status = 'running', \
-     t.worker = v.worker, t.started_ms = COALESCE(t.started_ms, ?) \
-     WHERE t.attempt < v.attempt AND t.status IN ('queued', 'running')";
-
-async fn update(connection: &mut MySqlConnection, items: &[Claim]) -> Result<(), sqlx::Error> {
-    let rows = UPDATE_ROW.repeat(items.len() - 1);
-    let mut query = sqlx::query(AssertSqlSafe(format!("{UPDATE_HEAD}{rows}{UPDATE_TAIL}")));
+// MySQL sets from left to right: `crashes` reads the status before it changes. Values are chosen by id with CASE: a
+// derived table joined to the UPDATE would cost a temporary table on disk each time.
+async fn update(connection: &mut MySqlConnection, items: &[&Claim]) -> Result<(), sqlx::Error> {
+    let (attempts, workers) = (by_id("attempt", items.len()), by_id("worker", items.len()));
+    let guards = any_of("(tenant = ? AND id = ? AND attempt < ?)", items.len());
+    let mut query = sqlx::query(AssertSqlSafe(format!(
+        "UPDATE task SET crashes = crashes + (status = 'running'), {attempts}, status = 'running', {workers}, \
+         started_ms = COALESCE(started_ms, ?) WHERE status IN ('queued', 'running') AND ({guards})"
+    )));
     for claim in items {
-        query = query
-            .bind(claim.key.tenant.0)
-            .bind(&claim.key.task.0.as_bytes()[..])
-            .bind(claim.attempt)
-            .bind(&claim.worker);
+        query = query.bind(claim.key.task.0.as_bytes().to_vec()).bind(claim.attempt);
     }
-    query.bind(clock::wall_ms()).execute(&mut *connection).await?;
+    for claim in items {
+        query = query.bind(claim.key.task.0.as_bytes().to_vec()).bind(&claim.worker);
+    }
+    query = query.bind(clock::wall_ms());
+    for claim in items {
+        query = query.bind(claim.key.tenant.0).bind(claim.key.task.0.as_bytes().to_vec()).bind(claim.attempt);
+    }
+    query.execute(connection).await?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use penstock_protocol::{Ending, Status, TaskKey, clock};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
+use super::many::{any_of, by_id, choice, rounds};
 use super::read::{row_of, rows_of};
 use super::row::TaskRow;
 use crate::pool::{Database, Write};
@@ -132,13 +133,18 @@ impl Write for EndBatch {
     type Outcome = Ended;
 
     async fn write(&self, items: Vec<End>) -> Result<Vec<Ended>, Arc<StoreError>> {
-        let columns = items.iter().map(json_columns).collect::<Result<Vec<_>, _>>()?;
+        let columns = items.iter().map(Columns::of).collect::<Result<Vec<_>, _>>()?;
         let keys: Vec<_> = items.iter().map(|end| end.key).collect();
-        let (ends, texts, named) = (&items, &columns, &keys);
+        let rounds = rounds(&columns, |column| column.end.key.task);
+        let (rounds, named) = (&rounds, &keys);
         let rows = self
             .0
             .run(|mut connection| async move {
-                if update(&mut connection, ends, texts).await? == ends.len() as u64 {
+                let mut found = 0;
+                for ends in rounds {
+                    found += update(&mut connection, ends).await?;
+                }
+                if found == named.len() as u64 {
                     return Ok(None);
                 }
                 rows_of(&mut connection, named).await.map(Some)
@@ -150,37 +156,64 @@ impl Write for EndBatch {
     }
 }
 
-const UPDATE_HEAD: &str = "UPDATE task t JOIN (SELECT ? AS tenant, ? AS id, ? AS attempt, ? AS status, ? AS result, \
-     ? AS token_usage, ? AS model, ? AS model_calls, ? AS error_code, ? AS error_message";
-const UPDATE_ROW: &str = " UNION ALL SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?";
-const UPDATE_TAIL: &str = ") v ON t.tenant = v.tenant AND t.id = v.id \
-     SET t.status = v.status, t.open_place = NULL, t.ended_ms = ?, t.result = v.result, \
-     t.token_usage = v.token_usage, t.model = v.model, t.model_calls = t.model_calls + v.model_calls, \
-     t.error_code = v.error_code, t.error_message = v.error_message \
-     WHERE t.attempt = v.attempt AND t.status = 'running'";
+/// The columns that one end writes, in the order of their binding.
+const COLUMNS: [&str; 6] = ["status", "result", "token_usage", "model", "error_code", "error_message"];
 
-async fn update(
-    connection: &mut MySqlConnection,
-    items: &[End],
-    columns: &[(Option<String>, Option<String>)],
-) -> Result<u64, sqlx::Error> {
-    let rows = UPDATE_ROW.repeat(items.len() - 1);
-    let mut query = sqlx::query(AssertSqlSafe(format!("{UPDATE_HEAD}{rows}{UPDATE_TAIL}")));
-    for (end, (result, usage)) in items.iter().zip(columns) {
-        let (code, message) = error_columns(&end.ending);
-        query = query
-            .bind(end.key.tenant.0)
-            .bind(&end.key.task.0.as_bytes()[..])
-            .bind(end.attempt)
-            .bind(end.ending.status.as_str())
-            .bind(result)
-            .bind(usage)
-            .bind(&end.model)
-            .bind(end.model_calls)
-            .bind(code)
-            .bind(message);
+/// Writes ends of different ids; returns how many rows it found. Values are chosen by id with CASE: a derived table
+/// joined to the UPDATE would cost a temporary table on disk each time.
+async fn update(connection: &mut MySqlConnection, items: &[&Columns<'_>]) -> Result<u64, sqlx::Error> {
+    let values = COLUMNS.map(|column| by_id(column, items.len())).join(", ");
+    let calls = choice(items.len());
+    let guards = any_of("(tenant = ? AND id = ? AND attempt = ?)", items.len());
+    let mut query = sqlx::query(AssertSqlSafe(format!(
+        "UPDATE task SET model_calls = model_calls + {calls}, {values}, open_place = NULL, ended_ms = ? \
+         WHERE status = 'running' AND ({guards})"
+    )));
+    for item in items {
+        query = query.bind(item.id()).bind(item.end.model_calls);
     }
-    Ok(query.bind(clock::wall_ms()).execute(&mut *connection).await?.rows_affected())
+    for item in items {
+        query = query.bind(item.id()).bind(item.end.ending.status.as_str());
+    }
+    for item in items {
+        query = query.bind(item.id()).bind(&item.result);
+    }
+    for item in items {
+        query = query.bind(item.id()).bind(&item.usage);
+    }
+    for item in items {
+        query = query.bind(item.id()).bind(&item.end.model);
+    }
+    for item in items {
+        query = query.bind(item.id()).bind(error_columns(&item.end.ending).0);
+    }
+    for item in items {
+        query = query.bind(item.id()).bind(error_columns(&item.end.ending).1);
+    }
+    query = query.bind(clock::wall_ms());
+    for item in items {
+        query = query.bind(item.end.key.tenant.0).bind(item.id()).bind(item.end.attempt);
+    }
+    Ok(query.execute(connection).await?.rows_affected())
+}
+
+/// An end with what its columns hold as JSON.
+#[derive(Debug)]
+struct Columns<'a> {
+    end: &'a End,
+    result: Option<String>,
+    usage: Option<String>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(end: &'a End) -> Result<Self, StoreError> {
+        let (result, usage) = json_columns(end)?;
+        Ok(Self { end, result, usage })
+    }
+
+    fn id(&self) -> Vec<u8> {
+        self.end.key.task.0.as_bytes().to_vec()
+    }
 }
 
 fn verdict(attempt: u32, status: Status, row: Option<&TaskRow>) -> Ended {

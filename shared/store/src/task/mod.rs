@@ -4,6 +4,7 @@ mod accept;
 mod cancel;
 mod claim;
 mod end;
+mod many;
 mod read;
 mod row;
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use penstock_protocol::{Place, Status, TaskId, TaskKey, TenantNo, ThreadId};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
+use super::many::any_of;
 use super::row::{COLUMNS, TaskRow};
 use crate::{Store, StoreError};
 
@@ -166,30 +167,25 @@ pub(super) async fn row_of(connection: &mut MySqlConnection, key: TaskKey) -> Re
     Ok(rows_of(connection, &[key]).await?.pop())
 }
 
-/// One SELECT by primary key. A list of `(tenant, id)` pairs is a join, which both servers answer from the index.
+/// One SELECT by primary key.
 pub(super) async fn rows_of(connection: &mut MySqlConnection, keys: &[TaskKey]) -> Result<Vec<TaskRow>, sqlx::Error> {
-    let more = " UNION ALL SELECT ?, ?".repeat(keys.len().saturating_sub(1));
-    let mut query = sqlx::query(AssertSqlSafe(format!(
-        "SELECT {COLUMNS} FROM (SELECT ? AS tenant, ? AS id{more}) v \
-         JOIN task t ON t.tenant = v.tenant AND t.id = v.id"
-    )));
+    let named = any_of("(t.tenant = ? AND t.id = ?)", keys.len());
+    let mut query = sqlx::query(AssertSqlSafe(format!("SELECT {COLUMNS} FROM task t WHERE {named}")));
     for key in keys {
         query = query.bind(key.tenant.0).bind(key.task.0.as_bytes().to_vec());
     }
-    query.fetch_all(&mut *connection).await?.iter().map(TaskRow::read).collect()
+    query.fetch_all(connection).await?.iter().map(TaskRow::read).collect()
 }
 
+/// Only the statuses, by primary key.
 async fn statuses_of(
     connection: &mut MySqlConnection,
     keys: &[TaskKey],
 ) -> Result<HashMap<TaskKey, Status>, sqlx::Error> {
     // Padded with the first key, so that there are few statements to prepare.
     let (padded, first) = (keys.len().next_power_of_two(), keys[0]);
-    let more = " UNION ALL SELECT ?, ?".repeat(padded - 1);
-    let mut query = sqlx::query(AssertSqlSafe(format!(
-        "SELECT t.tenant, t.id, t.status FROM (SELECT ? AS tenant, ? AS id{more}) v \
-         JOIN task t ON t.tenant = v.tenant AND t.id = v.id"
-    )));
+    let named = any_of("(tenant = ? AND id = ?)", padded);
+    let mut query = sqlx::query(AssertSqlSafe(format!("SELECT tenant, id, status FROM task WHERE {named}")));
     for key in keys.iter().copied().chain(std::iter::repeat(first)).take(padded) {
         query = query.bind(key.tenant.0).bind(key.task.0.as_bytes().to_vec());
     }

@@ -1,0 +1,43 @@
+//! Text of statements that touch many rows, each with values of its own.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+/// `CASE id WHEN ? THEN ? … END`: the value of a row, by its id.
+pub(super) fn choice(rows: usize) -> String {
+    format!("CASE id{} END", " WHEN ? THEN ?".repeat(rows))
+}
+
+/// `column = CASE id …`.
+pub(super) fn by_id(column: &str, rows: usize) -> String {
+    format!("{column} = {}", choice(rows))
+}
+
+/// `condition OR condition …`.
+pub(super) fn any_of(condition: &str, rows: usize) -> String {
+    vec![condition; rows].join(" OR ")
+}
+
+/// Splits items so that no id comes twice in a round: a client-minted id may be two tenants' at once, and [`choice`]
+/// knows rows by id alone. One round, but for that.
+pub(super) fn rounds<T, K: Hash + Eq>(items: &[T], id: impl Fn(&T) -> K) -> Vec<Vec<&T>> {
+    let (mut rounds, mut rest): (Vec<Vec<&T>>, Vec<&T>) = (Vec::new(), items.iter().collect());
+    while !rest.is_empty() {
+        let mut seen = HashSet::new();
+        let (now, later) = rest.into_iter().partition(|item| seen.insert(id(item)));
+        rounds.push(now);
+        rest = later;
+    }
+    rounds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_id_comes_twice_in_a_round_and_nothing_is_lost() {
+        let split = rounds(&[(1, 'a'), (2, 'b'), (1, 'c'), (1, 'd')], |item| item.0);
+        assert_eq!(split, [vec![&(1, 'a'), &(2, 'b')], vec![&(1, 'c')], vec![&(1, 'd')]]);
+    }
+}
