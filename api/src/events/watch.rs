@@ -122,7 +122,10 @@ impl Watch {
     pub(super) fn join(&mut self, mut follower: Follower, progress: &Progress, heard: Heard) -> Result<(), Follower> {
         follower.last = progress.last();
         follower.prelude_seen = progress.prelude_seen();
-        if self.heard.losses > heard.losses || self.heard.rung > heard.rung.max(follower.last.0) {
+        // Others follow from the same event or an earlier one: whatever comes after it reaches them, and so this one.
+        let is_covered = !self.followers.is_empty() && follower.last.0 >= self.at.last().0;
+        let is_complete = self.heard.losses == heard.losses && self.heard.rung <= heard.rung.max(follower.last.0);
+        if !is_covered && !is_complete {
             return Err(follower);
         }
         if self.followers.is_empty() {
