@@ -15,7 +15,8 @@ export const penstock = {
   wsParams: { headers: HEADERS },
   task: (base, id, sleepMs) => ({
     url: `http://${base}/api/task`,
-    body: JSON.stringify({ task_id: uuid(id), agent: sleepMs === 3000 ? 'slow-3s' : 'instant', input: 'go' }),
+    // The peers' job sends one event and sleeps: so does this model, and then says one word.
+    body: JSON.stringify({ task_id: uuid(id), agent: 'instant', input: `go [[fake: first_ms=${sleepMs},chunks=1]]` }),
     headers: HEADERS,
   }),
   // RUN_STARTED comes from the worker: it is the first event. Only a success counts as done.

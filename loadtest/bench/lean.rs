@@ -41,7 +41,7 @@ enum Scenario {
         port: u16,
         #[arg(long)]
         vus: usize,
-        /// How long the model takes, in ms: 3000, or at once.
+        /// How long the model takes, in ms.
         #[arg(long)]
         sleep: u64,
         /// Time for all sockets to open, in ms.
@@ -83,8 +83,7 @@ async fn main() -> anyhow::Result<()> {
     let key = std::fs::read_to_string(&key_file).with_context(|| key_file.display().to_string())?.trim().to_owned();
     let seen = match scenario {
         Scenario::Burst { port, vus, sleep, lead } => {
-            let agent = if sleep == 3000 { "slow-3s" } else { "instant" };
-            burst(Door { port, key }, vus, agent, Duration::from_millis(lead)).await?
+            burst(Door { port, key }, vus, sleep, Duration::from_millis(lead)).await?
         }
         Scenario::Seq { port, n, gap } => sequence(Door { port, key }, n, Duration::from_millis(gap)).await?,
     };
@@ -92,7 +91,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn burst(door: Door, users: usize, agent: &'static str, lead: Duration) -> anyhow::Result<Vec<Seen>> {
+async fn burst(door: Door, users: usize, model_ms: u64, lead: Duration) -> anyhow::Result<Vec<Seen>> {
     let start = Instant::now() + lead;
     let mut running = JoinSet::new();
     for _ in 0..users {
@@ -101,7 +100,7 @@ async fn burst(door: Door, users: usize, agent: &'static str, lead: Duration) ->
             let id = Uuid::new_v4();
             let socket = door.connect(id).await?;
             sleep_until(start).await;
-            door.run(socket, id, agent).await
+            door.run(socket, id, model_ms).await
         });
     }
     running.join_all().await.into_iter().collect()
@@ -112,7 +111,7 @@ async fn sequence(door: Door, tasks: usize, gap: Duration) -> anyhow::Result<Vec
     for number in 0..tasks {
         let id = Uuid::new_v4();
         let socket = door.connect(id).await?;
-        let one = door.run(socket, id, "instant").await?;
+        let one = door.run(socket, id, 0).await?;
         if number >= tasks / 10 {
             seen.push(one); // the first tenth is warm-up
         }
@@ -129,11 +128,14 @@ impl Door {
     }
 
     /// Submits one task and follows it to its end, or to a no.
-    async fn run(&self, mut socket: Socket, id: Uuid, agent: &str) -> anyhow::Result<Seen> {
+    ///
+    /// The peers' job sends one event and sleeps: so does this model for `model_ms`, and then says one word.
+    async fn run(&self, mut socket: Socket, id: Uuid, model_ms: u64) -> anyhow::Result<Seen> {
         let mut seen = Seen::default();
         let sent = Instant::now();
         let deadline = sent + TASK_WAIT;
-        let body = json!({ "task_id": id, "agent": agent, "input": "go" }).to_string();
+        let input = format!("go [[fake: first_ms={model_ms},chunks=1]]");
+        let body = json!({ "task_id": id, "agent": "instant", "input": input }).to_string();
         let post = self.post(&body);
         tokio::pin!(post);
         while seen.status == 0 || !seen.is_done {
