@@ -49,13 +49,7 @@ impl TestQueue {
 
     /// Sends a plain command.
     pub async fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let (name, arguments) = words.split_first().expect("a command has a name");
-        let mut command = cmd(name);
-        for argument in arguments {
-            command.arg(*argument);
-        }
-        let value: Value = self.queue.command("test", &command).await.expect("the command works");
-        T::from_redis_value(value).expect("the answer has the expected type")
+        command(&self.queue, words).await
     }
 
     /// Sends plain commands in one round trip.
@@ -99,6 +93,17 @@ impl TestQueue {
     pub async fn delete(self) {
         self.delete_keys().await;
     }
+}
+
+/// Sends a plain command to the server of `queue`.
+pub async fn command<T: FromRedisValue>(queue: &Queue, words: &[&str]) -> T {
+    let (name, arguments) = words.split_first().expect("a command has a name");
+    let mut command = cmd(name);
+    for argument in arguments {
+        command.arg(*argument);
+    }
+    let value: Value = queue.command("test", &command).await.expect("the command works");
+    T::from_redis_value(value).expect("the answer has the expected type")
 }
 
 /// Settings as in production, for a random deployment.

@@ -100,9 +100,9 @@ impl Link {
     {
         let deadline = Instant::now() + limit;
         let slow = || QueueError::Slow { waited_ms: ms(limit) };
-        let mut sends = 1;
+        let (mut sends, mut generation_min) = (1, 0);
         loop {
-            let live = timeout_at(deadline, self.connection()).await.map_err(|_| slow())??;
+            let live = timeout_at(deadline, self.connection(generation_min)).await.map_err(|_| slow())??;
             match timeout_at(deadline, send(live.connection)).await {
                 Err(_) => {
                     if self.clock.now_ms().saturating_sub(self.clock.last_ms.load(Ordering::Relaxed)) > ms(SILENT_MAX) {
@@ -119,7 +119,7 @@ impl Link {
                     if sends >= SENDS_MAX {
                         return Err(QueueError::of(call, cause));
                     }
-                    sends += 1;
+                    (sends, generation_min) = (sends + 1, live.generation + 1);
                 }
                 Ok(Err(cause)) => {
                     self.clock.last_ms.store(self.clock.now_ms(), Ordering::Relaxed);
@@ -129,9 +129,11 @@ impl Link {
         }
     }
 
-    async fn connection(&self) -> Result<Live, QueueError> {
+    /// The connection, once it is not older than `generation_min`.
+    async fn connection(&self, generation_min: u64) -> Result<Live, QueueError> {
         let mut live = self.live.clone();
-        let found = live.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
+        let is_fit = |live: &Option<Live>| live.as_ref().is_some_and(|live| live.generation >= generation_min);
+        let found = live.wait_for(is_fit).await.ok().and_then(|found| found.clone());
         let gone = || RedisError::from((ErrorKind::Io, "the keeper of the connection is gone"));
         found.ok_or_else(|| QueueError::Unavailable(gone()))
     }

@@ -1,0 +1,228 @@
+//! What a task costs Redis: commands inside the verbs, CPU time, and memory while it waits.
+//!
+//! `cargo run --release -p penstock-queue --features fixture --example cost` starts a Redis of its own (AOF, everysec)
+//! and prints one table. CPU is the server's own count (`INFO cpu`), so it holds on a busy machine too.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a tool for developers"
+)]
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use penstock_protocol::ThreadId;
+use penstock_queue::fixture::task;
+use penstock_queue::{AdmitLimits, AdmitRequest, Finish, Queue, QueueSettings, QueuedTask, Shard, WorkerId};
+
+const STARTED: &str = r#"{"type":"RUN_STARTED","threadId":"0198c7a2-1111-7222-8333-123456789012","runId":"0198c7a2-1111-7222-8333-123456789012","protocolVersion":"1.0"}"#;
+const FINISHED: &str = r#"{"type":"RUN_FINISHED","threadId":"0198c7a2-1111-7222-8333-123456789012","runId":"0198c7a2-1111-7222-8333-123456789012","outcome":{"type":"success"}}"#;
+
+struct Server {
+    process: Child,
+    folder: std::path::PathBuf,
+    queue: Queue,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = std::env::temp_dir().join(format!("penstock-cost-{port}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut settings =
+            QueueSettings::new(format!("redis://127.0.0.1:{port}/"), Shard::new("cost", "main", 0).unwrap());
+        settings.admit_timeout = Duration::from_secs(10);
+        settings.call_timeout = Duration::from_secs(10);
+        let mut process = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
+            .args(["--stream-node-max-bytes", "1024"])
+            .current_dir(&folder)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed");
+        for _ in 0..100 {
+            if let Ok(queue) = Queue::connect(settings.clone()).await {
+                return Self { process, folder, queue };
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        drop(process.kill());
+        drop(process.wait());
+        panic!("redis-server did not come up");
+    }
+
+    async fn info(&self, section: &str) -> BTreeMap<String, String> {
+        let text: String = penstock_queue::fixture::command(&self.queue, &["INFO", section]).await;
+        text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    async fn cpu_us(&self) -> f64 {
+        let cpu = self.info("cpu").await;
+        let seconds = |name: &str| cpu[name].trim().parse::<f64>().unwrap();
+        (seconds("used_cpu_user_main_thread") + seconds("used_cpu_sys_main_thread")) * 1e6
+    }
+
+    async fn empty(&self) {
+        let _: () = penstock_queue::fixture::command(&self.queue, &["FLUSHALL"]).await;
+        let census = self.queue.census().await.unwrap();
+        let token = self.queue.wipe(&census).await.unwrap().unwrap();
+        assert!(self.queue.open(&token).await.unwrap());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Shape {
+    name: &'static str,
+    /// Tasks in line before the run, over so many tenants.
+    waiting: u64,
+    tenants: u32,
+    with_user: bool,
+    with_thread: bool,
+    slots: usize,
+}
+
+fn new_task(shape: Shape, number: u64) -> QueuedTask {
+    let tenant = 1 + u32::try_from(number % u64::from(shape.tenants)).unwrap();
+    QueuedTask {
+        user: shape.with_user.then(|| format!("user-{number}")),
+        thread: shape.with_thread.then(ThreadId::mint),
+        ..task(tenant, number)
+    }
+}
+
+async fn submit(queue: &Queue, task: &QueuedTask) {
+    let limits = AdmitLimits { depth_max: 10_000_000, ..AdmitLimits::default() };
+    let request = AdmitRequest { key: task.key, user: task.user.as_deref(), body_hash: &task.body_hash, limits };
+    let verdict = queue.admit(&request).await.unwrap();
+    assert!(matches!(verdict, penstock_queue::AdmitVerdict::Admitted(_)), "{verdict:?}");
+    queue.enqueue(task).await.unwrap();
+}
+
+/// Serves `count` tasks that are handed out, `width` at a time.
+async fn serve(queue: &Queue, count: usize, width: usize) {
+    let worker = WorkerId::new("w").unwrap();
+    let mut reader = queue.ready_reader(worker.clone());
+    let mut served = 0;
+    while served < count {
+        let entries = reader.read_now(width).await.unwrap();
+        served += entries.len();
+        let worker = &worker;
+        stream::iter(entries)
+            .for_each_concurrent(width, |entry| async move {
+                queue.start(&entry, worker, STARTED).await.unwrap();
+                let finish = Finish {
+                    key: entry.key,
+                    attempt: entry.attempt,
+                    worker,
+                    cost_tokens: Some(150),
+                    last_seq: 1,
+                    event: FINISHED,
+                };
+                queue.finish(&finish).await.unwrap();
+            })
+            .await;
+    }
+}
+
+async fn measure(server: &Server, shape: Shape, count: usize, width: usize) {
+    server.empty().await;
+    let queue = &server.queue;
+    let before = server.info("memory").await["used_memory"].trim().parse::<f64>().unwrap();
+    stream::iter(0..shape.waiting)
+        .for_each_concurrent(64, |number| async move { submit(queue, &new_task(shape, number)).await })
+        .await;
+    let after = server.info("memory").await["used_memory"].trim().parse::<f64>().unwrap();
+    let worker = WorkerId::new("w").unwrap();
+    queue.beat(&worker, shape.slots, &[], 0).await.unwrap();
+
+    let _: () = penstock_queue::fixture::command(queue, &["CONFIG", "RESETSTAT"]).await;
+    let (cpu, begun) = (server.cpu_us().await, std::time::Instant::now());
+    let mut left = count;
+    let mut number = shape.waiting;
+    while left > 0 {
+        let now = left.min(width);
+        stream::iter(number..number + now as u64)
+            .for_each_concurrent(width, |number| async move { submit(queue, &new_task(shape, number)).await })
+            .await;
+        serve(queue, now, width).await;
+        number += now as u64;
+        left -= now;
+    }
+    let cpu = (server.cpu_us().await - cpu) / count as f64;
+    let seconds = begun.elapsed().as_secs_f64();
+    let stats = server.info("commandstats").await;
+    let number = |line: &str, name: &str| {
+        line.split(',').find_map(|part| part.strip_prefix(name)?.parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    let outside = [
+        "cmdstat_fcall",
+        "cmdstat_xreadgroup",
+        "cmdstat_info",
+        "cmdstat_config|resetstat",
+        "cmdstat_client|id",
+        "cmdstat_client|setinfo",
+    ];
+    let calls: f64 = stats
+        .iter()
+        .filter(|(name, _)| !outside.contains(&name.as_str()))
+        .map(|(_, line)| number(line, "calls="))
+        .sum();
+    let fcall_us = number(&stats["cmdstat_fcall"], "usec=") / count as f64;
+    let bytes = if shape.waiting > 0 { (after - before) / shape.waiting as f64 } else { 0.0 };
+    println!(
+        "{:<44} {:>4} wide  {:>5.1} calls  {:>6.1} µs in verbs  {:>6.1} µs cpu  {:>6.0} tasks/s  {:>4.0} B waiting",
+        shape.name,
+        width,
+        calls / count as f64,
+        fcall_us,
+        cpu,
+        count as f64 / seconds,
+        bytes
+    );
+}
+
+#[tokio::main]
+async fn main() {
+    let server = Server::start().await;
+    let plain = Shape { name: "idle slots", waiting: 0, tenants: 1, with_user: false, with_thread: false, slots: 1000 };
+    let shapes = [
+        plain,
+        Shape { name: "idle slots, thread", with_thread: true, ..plain },
+        Shape { name: "idle slots, user and thread", with_thread: true, with_user: true, ..plain },
+        Shape { name: "1 000 in line, thread", waiting: 1000, slots: 16, with_thread: true, ..plain },
+        Shape {
+            name: "1 000 in line, 10 tenants, user and thread",
+            waiting: 1000,
+            slots: 16,
+            tenants: 10,
+            with_thread: true,
+            with_user: true,
+        },
+        Shape {
+            name: "100 000 in line, 10 000 tenants, thread",
+            waiting: 100_000,
+            slots: 16,
+            tenants: 10_000,
+            with_thread: true,
+            ..plain
+        },
+        Shape { name: "100 000 in line, 10 000 tenants", waiting: 100_000, slots: 16, tenants: 10_000, ..plain },
+    ];
+    for shape in shapes {
+        for width in [1, 16] {
+            measure(&server, shape, if width == 1 { 3000 } else { 20_000 }, width).await;
+        }
+    }
+}
