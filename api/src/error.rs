@@ -213,12 +213,16 @@ impl Problem {
             .after(retry_after_ms)
     }
 
-    /// This process handles all the requests that it may.
+    /// This process handles all the requests, or holds all the sockets, that it may.
     pub fn overloaded() -> Self {
-        Self::new(ProblemCode::Overloaded, "this process handles all the requests that it may").after(1000)
+        Self::new(
+            ProblemCode::Overloaded,
+            "this process handles all that it may at once; come back, or ask another one",
+        )
+        .after(1000)
     }
 
-    /// This process holds all the sockets that it may, or the key does.
+    /// The key holds all the sockets and event streams that it may.
     pub fn too_many_sockets(limit: usize) -> Self {
         let detail = format!("at most {limit} sockets and event streams; close some, or subscribe many tasks on one");
         Self::new(ProblemCode::TooManySockets, detail).after(UNAVAILABLE_MS)

@@ -78,9 +78,9 @@ problem_codes! {
     Unavailable = "unavailable", SERVICE_UNAVAILABLE, "Unavailable";
     /// The queue is being rebuilt from MySQL; nothing that was accepted is lost.
     Rebuilding = "rebuilding", SERVICE_UNAVAILABLE, "The queue is being rebuilt";
-    /// The process handles `api.requests_max` requests.
+    /// The process handles `api.requests_max` requests, or holds `events.sockets_max` sockets.
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "Too many requests at once";
-    /// The process or the key holds as many sockets and event streams as it may.
+    /// The key holds as many sockets and event streams as it may. Close some, or follow many tasks on one socket.
     TooManySockets = "too_many_sockets", TOO_MANY_REQUESTS, "Too many sockets";
     /// No such task, or one of another tenant.
     TaskNotFound = "task_not_found", NOT_FOUND, "No such task";

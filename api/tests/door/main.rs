@@ -1,4 +1,10 @@
 //! The front door over real HTTP, with a real Redis and a real MySQL.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that meets the unexpected must fail"
+)]
 
 mod cancel;
 mod checks;
