@@ -21,11 +21,19 @@ pub fn install_tls_provider() {
 
 /// A client whose connections open within `connect` and of which `idle_connections_max` a host are kept.
 ///
+/// Without `has_tls` the system's roots are not read: they cost memory, and a small container may have none.
+///
 /// # Errors
 /// When the system's TLS roots cannot be read.
-pub(crate) fn http_client(connect: Duration, idle_connections_max: usize) -> Result<reqwest::Client, reqwest::Error> {
+pub(crate) fn http_client(
+    connect: Duration,
+    idle_connections_max: usize,
+    has_tls: bool,
+) -> Result<reqwest::Client, reqwest::Error> {
     install_tls_provider();
-    reqwest::Client::builder()
+    let builder = reqwest::Client::builder();
+    let builder = if has_tls { builder } else { builder.tls_certs_only([]) };
+    builder
         .connect_timeout(connect)
         .pool_max_idle_per_host(idle_connections_max)
         .pool_idle_timeout(IDLE_CONNECTION)
@@ -37,4 +45,16 @@ pub(crate) fn http_client(connect: Duration, idle_connections_max: usize) -> Res
         .referer(false)
         .user_agent(concat!("penstock/", env!("CARGO_PKG_VERSION")))
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_can_be_built_with_and_without_tls() {
+        for has_tls in [true, false] {
+            http_client(Duration::from_secs(1), 1, has_tls).unwrap();
+        }
+    }
 }

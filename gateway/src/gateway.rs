@@ -78,7 +78,8 @@ impl Gateway {
             let chain = Chain::new(chain).ok_or_else(|| BuildError::EmptyChain { chain: name.clone() })?;
             chains.insert(name.clone(), chain);
         }
-        let client = http_client(settings.timers.connect, settings.idle_connections_max)?;
+        let has_tls = hops.values().any(|hop: &Arc<Hop>| hop.url.scheme() == "https");
+        let client = http_client(settings.timers.connect, settings.idle_connections_max, has_tls)?;
         Ok(Self { client, chains, timers: settings.timers, retry: settings.retry, metrics })
     }
 
@@ -158,22 +159,20 @@ impl Gateway {
 
     /// How long to wait before the next attempt on the same exit; `None`: there is none.
     fn wait_before_next(&self, hop: &Hop, trouble: &Trouble, attempts: u32) -> Option<Duration> {
-        let may_try_again = attempts < self.retry.attempts && !trouble.is_retry_useless;
-        match same_hop_again(trouble.outcome) {
-            _ if !may_try_again => None,
-            Again::No => None,
-            Again::Once if attempts > 1 => None,
-            Again::Once | Again::Yes => match trouble.hint {
-                Some(hint) if hint <= HINT_MAX => Some(jitter_up(hint)),
-                Some(_) => None,
-                None => Some(back_off(attempts)),
-            },
-            // Without a hint the gate is pushed back by its own time, and that is the wait.
-            Again::AfterHint => match trouble.hint {
-                Some(hint) if hint <= HINT_MAX => Some(jitter_up(hint)),
-                Some(_) => None,
-                None => Some(hop.gate.push_back_time()),
-            },
+        if attempts >= self.retry.attempts || trouble.is_retry_useless {
+            return None;
+        }
+        let without_hint = match same_hop_again(trouble.outcome) {
+            Again::No => return None,
+            Again::Once if attempts > 1 => return None,
+            Again::Once | Again::Yes => back_off(attempts),
+            // The gate is pushed back by its own time; that is the wait.
+            Again::AfterHint => hop.gate.push_back_time(),
+        };
+        match trouble.hint {
+            Some(hint) if hint > HINT_MAX => None,
+            Some(hint) => Some(jitter_up(hint)),
+            None => Some(without_hint),
         }
     }
 }

@@ -43,7 +43,7 @@ async fn no_first_token_in_time_closes_the_connection_whatever_else_is_sent() {
 #[tokio::test]
 async fn the_first_token_timer_begins_anew_for_the_second_attempt() {
     let house = house_with(|settings| settings.timers.first_token = FIRST_TOKEN).await;
-    let (_, failure) = house.ask("stall=head then first_ms=200").await;
+    let (_, failure) = house.ask("stall=head then first_ms=100").await;
     assert!(failure.is_none(), "{failure:?}");
     assert_eq!(house.stats().calls, 2);
     house.closed_by_caller(1).await;
@@ -73,7 +73,7 @@ async fn silence_after_the_first_token_closes_the_connection_comments_or_not() {
 #[tokio::test]
 async fn a_slow_but_steady_answer_outlives_the_idle_timer() {
     let house = hasty_house().await;
-    let (_, failure) = house.ask("chunks=8,gap_ms=150").await;
+    let (_, failure) = house.ask("chunks=12,gap_ms=60").await;
     assert!(failure.is_none(), "{failure:?}");
 }
 
