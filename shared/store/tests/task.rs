@@ -1,4 +1,5 @@
 //! The statements of `task` against a real server: batches, claims, ends and their races.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use penstock_protocol::{
     Ending, ErrorCode, Input, PlaceSource, Status, TaskId, TaskKey, TaskSpec, TenantNo, ThreadId, clock,
@@ -123,7 +124,9 @@ async fn exactly_one_end_wins_and_the_loser_reads_it() {
     let Ended::Other(row) = store.end(end(task.key, 1, Status::Succeeded)).await.unwrap() else { panic!("cancelled") };
     assert_eq!(row.status, Status::Cancelled);
     assert!(matches!(store.claim(task.key, 2, "b").await.unwrap(), Claimed::Ended(_)), "nothing is revived");
-    // The worker adds what the client saw, once.
+    // The cancelled attempt is told so too, whatever end it brings, and adds what the client saw, once.
+    let own = store.end(end(task.key, 1, Status::Cancelled)).await.unwrap();
+    assert!(matches!(own, Ended::Other(row) if row.result.is_none()));
     store.add_partial(&end(task.key, 1, Status::Cancelled)).await.unwrap();
     let mut late = end(task.key, 1, Status::Cancelled);
     late.ending.result = Some("other".into());

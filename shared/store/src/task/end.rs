@@ -219,7 +219,8 @@ impl<'a> Columns<'a> {
 fn verdict(attempt: u32, status: Status, row: Option<&TaskRow>) -> Ended {
     match row {
         None => Ended::Unknown,
-        Some(row) if row.attempt == attempt && row.status == status => Ended::Mine,
+        // Who cancelled the row cannot be told from it; `add_partial` is for the attempt that was cancelled.
+        Some(row) if row.attempt == attempt && row.status == status && status != Status::Cancelled => Ended::Mine,
         Some(row) => Ended::Other(Box::new(row.clone())),
     }
 }
