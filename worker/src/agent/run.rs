@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::open_items::OpenItems;
 use super::transcript::{Transcript, result};
-use super::turn::{Answer, Interrupted, Turn, may_retry};
+use super::turn::{Answer, Interrupted, Turn};
 use super::{Account, Output};
 use crate::claim::{Claim, Lease, Stop};
 use crate::parts::Parts;
@@ -95,7 +95,7 @@ pub(crate) async fn run(
         }
         Err(Interrupted::Failed(error)) => {
             let retry_in = match &error {
-                GatewayError::Failed(call) if may_retry(call) => Some(call.retry_after.unwrap_or_default()),
+                GatewayError::Failed(call) if call.outcome.is_transient() => Some(call.retry_after.unwrap_or_default()),
                 _ => None,
             };
             Outcome::Failed { code: error.code(), message: error.to_string(), retry_in }

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use penstock_gateway::{CallFailed, CallScope, Gateway, GatewayError, ModelChunk, ModelRequest};
+use penstock_gateway::{CallScope, Gateway, GatewayError, ModelChunk, ModelRequest};
 use penstock_protocol::Event;
 
 use super::{Account, Output};
@@ -136,28 +136,5 @@ impl Answer {
             output.push(Event::ReasoningMessageEnd { message_id: id.clone() });
             output.push(Event::ReasoningEnd { message_id: id });
         }
-    }
-}
-
-/// Whether the task may be tried again later: the whole call again, since nothing of it can be taken back.
-pub(crate) fn may_retry(failed: &CallFailed) -> bool {
-    use penstock_gateway::Outcome;
-    match failed.outcome {
-        Outcome::Connect
-        | Outcome::Server
-        | Outcome::FirstToken
-        | Outcome::Broken
-        | Outcome::Undecodable
-        | Outcome::Empty
-        | Outcome::RateLimited
-        | Outcome::NoPermit => true,
-        // A key, a plan or a request that was refused is refused again; a call that was too slow is too slow again.
-        Outcome::PlanExhausted
-        | Outcome::Denied
-        | Outcome::Refused
-        | Outcome::Total
-        | Outcome::Deadline
-        | Outcome::Dropped
-        | Outcome::CleanEnd => false,
     }
 }
