@@ -1,9 +1,10 @@
 -- enqueue: puts an accepted task in its place; straight to `ready` while a slot is idle and nobody else may run.
 --
--- KEYS  1–16
+-- KEYS  1–16, 17 event stream
 -- ARGV  now_ms, id, user or '', thread or '', hash, place, turn or '', cost (tokens), attempt in MySQL,
 --       tenant's weight and running cap, or '' and '' to leave what is known
 -- Returns {1, 0} queued · {1, 1} queued, it came back without a registration · {2, status} it was here already
+-- Law 5: a task that comes back with an attempt behind it fences that attempt; its worker may still be alive.
 -- Law 1: an accepted task is never refused. Law 3: may be repeated by the door and the reconciler without harm.
 
 verb('enqueue', function(keys, args)
@@ -25,6 +26,7 @@ verb('enqueue', function(keys, args)
   r.thread, r.hash, r.place, r.turn = args[4], args[5], args[6], args[7]
   r.cost, r.attempt = max(tonumber(args[8]) or 1, 1), tonumber(args[9]) or 0
   r.owner, r.entry, r.cancel = '', '', ''
+  if r.attempt > 0 then fence(id, r.attempt, 'recovered', 'worker_lost') end
 
   local weight = tonumber(args[10])
   if weight then

@@ -16,9 +16,7 @@ verb('reap', function(keys, args)
   if r.status == 'X' then
     local until_ms = tonumber(call('ZSCORE', K[LEASES], id))
     if until_ms and until_ms > now then return { 0, 0 } end
-    local event = '{"type":"CUSTOM","name":"penstock.recovered","value":{"attempt":' .. int(attempt + 1)
-      .. ',"cause":"worker_lost"}}'
-    closing = not fence(id, attempt, event) or closing
+    closing = not fence(id, attempt, 'recovered', 'worker_lost') or closing
   elseif r.status == 'R' then
     local pending = try('XPENDING', K[READY], GROUP, 'IDLE', args[6], r.entry, r.entry, 1)
     if pending.err or not pending[1] then return { 0, 0 } end

@@ -14,8 +14,7 @@ verb('retry', function(keys, args)
   if r.status == 'F' then return 2 end
   if r.status ~= 'X' or r.attempt ~= attempt or r.owner ~= args[4] then return 0 end
   local cause = args[7]
-  if not fence(id, attempt, '{"type":"CUSTOM","name":"penstock.' .. cause .. '","value":{"attempt":' .. int(attempt + 1)
-    .. ',"cause":"' .. cause .. '"}}') then return 2 end
+  if not fence(id, attempt, cause, cause) then return 2 end
 
   local no = tenant_of(id)
   local t = tenant(no)

@@ -22,7 +22,7 @@ verb('start', function(keys, args)
     if not paused then
       local cause = find(last, 'penstock.handed_back', 1, true) and 'handed_back'
         or find(last, 'penstock.attempt_failed', 1, true) and 'attempt_failed' or 'worker_lost'
-      event = '{"type":"CUSTOM","name":"penstock.retry","value":{"attempt":' .. int(attempt) .. ',"cause":"' .. cause .. '"}}'
+      event = custom('retry', attempt, cause)
     end
   end
   if not append(id, int(attempt) .. '-1', seq + 1, event) then return { -1, 0 } end

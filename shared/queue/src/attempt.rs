@@ -118,7 +118,8 @@ impl Queue {
 
     /// Puts a task back whose claim found MySQL ahead of the entry: `attempt` is MySQL's. Returns whether it fitted.
     pub async fn raise(&self, entry: &ReadyEntry, attempt: u32) -> Result<bool, QueueError> {
-        let verb = self.verb("raise", None).arg(entry.key.to_string()).arg(&entry.entry).arg(attempt);
+        let events = self.shard().events(entry.key);
+        let verb = self.verb("raise", Some(&events)).arg(entry.key.to_string()).arg(&entry.entry).arg(attempt);
         self.call(&verb).await
     }
 

@@ -54,8 +54,9 @@ impl Queue {
     /// Puts an accepted task in its place. Never refused; repeats change nothing.
     pub async fn enqueue(&self, task: &QueuedTask) -> Result<EnqueueVerdict, QueueError> {
         let share = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+        let events = self.shard().events(task.key);
         let verb = task
-            .args(self.verb("enqueue", None), task.attempt)
+            .args(self.verb("enqueue", Some(&events)), task.attempt)
             .arg(share(task.share.map(|share| u64::from(share.weight))))
             .arg(share(task.share.map(|share| share.running_max)));
         let (code, detail): (i64, String) = self.call(&verb).await?;

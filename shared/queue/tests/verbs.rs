@@ -640,6 +640,29 @@ async fn a_live_worker_adopts_its_task_after_a_flush_and_its_events_go_on() {
 }
 
 #[tokio::test]
+async fn a_task_that_the_reconciler_queued_again_fences_the_worker_that_had_it() {
+    let test = TestQueue::create().await;
+    let w = worker("w");
+    test.queue.beat(&w, 1, &[], 0).await.unwrap();
+    let task = task(1, 1);
+    test.queue.enqueue(&task).await.unwrap();
+    run_next(&test, "w").await;
+    let broken = penstock_queue::Census { state: CensusState::Broken, ..test.queue.census().await.unwrap() };
+    let token = test.queue.wipe(&broken).await.unwrap().unwrap();
+    assert!(test.queue.open(&token).await.unwrap());
+    test.queue.enqueue(&QueuedTask { attempt: 1, ..task.clone() }).await.unwrap();
+    let text = [Event::TextMessageEnd { message_id: "m".into() }.to_json()];
+    let emission = Emission { key: task.key, attempt: 1, first_n: 2, first_seq: 2, events: &text };
+    assert_eq!(test.queue.emit(&emission).await.unwrap(), EmitVerdict::Fenced);
+    assert!(!test.queue.adopt(&Adoption { task: &task, attempt: 1, worker: &w, last_n: 1 }).await.unwrap());
+    // A repeat of the enqueue, or a sealed stream, changes nothing.
+    test.queue.enqueue(&QueuedTask { attempt: 1, ..task.clone() }).await.unwrap();
+    let ids: Vec<_> = events(&test, task.key).await.into_iter().map(|(id, seq, _)| (id, seq)).collect();
+    assert_eq!(ids, [("1-1".to_owned(), 1), ("2-0".to_owned(), 2)]);
+    test.delete().await;
+}
+
+#[tokio::test]
 async fn a_delayed_retry_comes_back_when_it_is_due() {
     let clock = VirtualClock::default();
     clock.set_ms(1_000_000);

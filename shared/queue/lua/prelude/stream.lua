@@ -40,16 +40,21 @@ local function last_id()
   return 0, 0
 end
 
--- Takes the stream from attempt `r.attempt`: writes `<attempt + 1>-0`, so that Redis refuses the old one from now on.
--- A stream without events gets the fence only: nothing may precede RUN_STARTED. Returns false if the stream is sealed.
-local function fence(id, attempt, event)
+local function custom(name, attempt, cause)
+  return '{"type":"CUSTOM","name":"penstock.' .. name .. '","value":{"attempt":' .. int(attempt) .. ',"cause":"' .. cause .. '"}}'
+end
+
+-- Takes the stream from `attempt`: writes `<attempt + 1>-0`, so that Redis refuses that attempt from now on. A stream
+-- that was fenced before stays as it is. Returns false if it is sealed.
+-- A stream without events gets the id only: nothing may precede RUN_STARTED. XSETID could also lower the last id and
+-- so break a seal; it is asked before.
+local function fence(id, attempt, name, cause)
   local seq = last_event()
   local event_id = int(attempt + 1) .. '-0'
-  if seq == 0 then
-    local fenced = try('XSETID', K[EV], event_id)
-    return not fenced.err or call('EXISTS', K[EV]) == 0
-  end
-  return append(id, event_id, seq + 1, event) ~= nil
+  if seq > 0 and append(id, event_id, seq + 1, custom(name, attempt + 1, cause)) then return true end
+  local last, _, sealed = last_id()
+  if seq == 0 and last > 0 and last <= attempt then call('XSETID', K[EV], event_id) end
+  return not sealed
 end
 
 -- Writes the terminal event of `attempt` and seals the stream for `keep_ms`. Returns false if it was sealed before.

@@ -21,11 +21,15 @@ impl Mutant {
 pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant { name: "admission forgets `admitted`", from: "call('ZCARD', K[ADMITTED]) + waiting", into: "waiting" },
     Mutant { name: "the end is not sealed", from: "  call('XSETID', K[EV], SEAL)\n", into: "" },
-    Mutant { name: "reap does not fence", from: "closing = not fence(id, attempt, event) or closing", into: "" },
+    Mutant {
+        name: "reap does not fence",
+        from: "closing = not fence(id, attempt, 'recovered', 'worker_lost') or closing",
+        into: "",
+    },
     Mutant {
         name: "retry does not fence",
-        from: "  if not fence(id, attempt, '{\"type\":\"CUSTOM\",\"name\":\"penstock.' .. cause",
-        into: "  if not tostring('{\"type\":\"CUSTOM\",\"name\":\"penstock.' .. cause",
+        from: "  if not fence(id, attempt, cause, cause) then return 2 end",
+        into: "",
     },
     Mutant {
         name: "beat extends any lease",

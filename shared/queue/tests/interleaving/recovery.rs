@@ -1,7 +1,11 @@
 //! The reaper and the reconciler, step by step, with deaths in between.
 
 use penstock_protocol::{Ending, ErrorCode, Place, Status, TaskKey};
-use penstock_queue::{AttemptVerdict, CensusState, Finish, LostTask, ReapVerdict, RebuildToken, WorkerId};
+use penstock_queue::{
+    AttemptVerdict, CensusState, EnqueueVerdict, Finish, LostTask, ReapVerdict, RebuildToken, WorkerId,
+};
+
+use penstock_store::TaskRow;
 
 use crate::patience::sql;
 use crate::replay::Call;
@@ -126,6 +130,7 @@ impl World {
                 let task = self.queued(row);
                 let verdict = self.test.queue.enqueue(&task).await.unwrap();
                 self.note(format!("reconciler enqueues {} attempt {}: {verdict:?}", row.key, row.attempt));
+                self.came_back(row, verdict).await?;
                 self.remember(Call::Enqueue(task));
             }
         }
@@ -148,6 +153,7 @@ impl World {
                     let task = self.queued(row);
                     let verdict = self.test.queue.enqueue(&task).await.unwrap();
                     self.note(format!("rebuild enqueues {}: {verdict:?}", row.key));
+                    self.came_back(row, verdict).await?;
                     self.remember(Call::Enqueue(task));
                 }
             }
@@ -165,6 +171,17 @@ impl World {
                     return Err(format!("admission was opened without {key}"));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A task that came back has taken itself from the attempt that it had, if that one left a stream.
+    async fn came_back(&mut self, row: &TaskRow, verdict: EnqueueVerdict) -> Law {
+        let events = self.test.queue.shard().events(row.key);
+        let exists: i64 = self.test.command(&["EXISTS", &events]).await;
+        if matches!(verdict, EnqueueVerdict::Queued { .. }) && row.attempt > 0 && exists == 1 {
+            self.touched.push(row.key);
+            self.take_over(row.key, row.attempt + 1)?;
         }
         Ok(())
     }
