@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt, StreamExt};
 use penstock_protocol::{EventId, TaskKey};
 use penstock_queue::{Bell, BellSignal, Bells, QueueError, StoredEvent};
 use tokio::time::{Instant, sleep};
@@ -28,7 +29,9 @@ type Pages = Result<Vec<Vec<StoredEvent>>, QueueError>;
 
 /// Hears until `token` is cancelled and the last reader has gone.
 pub(super) async fn listen(hub: Arc<Inner>, token: CancellationToken) {
-    let Some(mut bells) = subscribe(&hub, &token).await else { return };
+    let Some(bells) = subscribe(&hub, &token).await else { return };
+    // A stream keeps a reconnection under way, whatever else happens meanwhile.
+    let mut bells = stream::unfold(bells, async |mut bells| Some((bells.next().await, bells))).boxed();
     // Readers that came before the subscription stood are served from their streams.
     let mut behind = reconnected(&hub);
     let mut reading: Option<BoxFuture<'static, (Cursors, Pages)>> = None;
@@ -37,7 +40,7 @@ pub(super) async fn listen(hub: Arc<Inner>, token: CancellationToken) {
             reading = Some(Box::pin(read(Arc::clone(&hub), take(&hub, &mut behind))));
         }
         tokio::select! {
-            signal = bells.next() => hear(&hub, &mut bells, signal, &mut behind),
+            Some(signal) = bells.next() => hear(&hub, &mut bells, signal, &mut behind),
             (cursors, pages) = finished(&mut reading) => pass(&hub, cursors, pages, &mut behind),
             () = hub.served_out(&token) => return,
         }
@@ -55,7 +58,7 @@ async fn subscribe(hub: &Inner, token: &CancellationToken) -> Option<Bells> {
 }
 
 /// One turn: `first` and whatever else is there.
-fn hear(hub: &Inner, bells: &mut Bells, first: BellSignal, behind: &mut HashSet<TaskKey>) {
+fn hear(hub: &Inner, bells: &mut BoxStream<'_, BellSignal>, first: BellSignal, behind: &mut HashSet<TaskKey>) {
     let began = Instant::now();
     let mut turn = Vec::new();
     let mut next = Some(first);
@@ -67,7 +70,7 @@ fn hear(hub: &Inner, bells: &mut Bells, first: BellSignal, behind: &mut HashSet<
                 behind.extend(reconnected(hub));
             }
         }
-        next = if turn.len() < TURN_BELLS_MAX { bells.next().now_or_never() } else { None };
+        next = if turn.len() < TURN_BELLS_MAX { bells.next().now_or_never().flatten() } else { None };
     }
     ring(hub, turn, behind);
     hub.metrics.turn_seconds.observe(began.elapsed().as_secs_f64());

@@ -141,3 +141,36 @@ impl Line {
         Pin::new(&mut self.socket).start_send(message).map_err(|_| End::Left)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::extract::FromRequestParts;
+    use axum::http::Request;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_buffer_of_a_socket_is_bounded() {
+        let mut request = Request::get("/")
+            .header("connection", "upgrade")
+            .header("upgrade", "websocket")
+            .header("sec-websocket-version", "13")
+            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+            .body(())
+            .unwrap();
+        let upgrade = hyper::upgrade::on(&mut request);
+        request.extensions_mut().insert(upgrade);
+        let mut parts = request.into_parts().0;
+        let upgrade = bound(WebSocketUpgrade::from_request_parts(&mut parts, &()).await.unwrap());
+        let config = format!("{upgrade:?}");
+        for set in [
+            "read_buffer_size: 512",
+            "write_buffer_size: 8192",
+            "max_write_buffer_size: 134217728",
+            "max_message_size: Some(4096)",
+            "max_frame_size: Some(4096)",
+        ] {
+            assert!(config.contains(set), "{set} in {config}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! Law 7: a clean end is the terminal event and close code 1000; anything else means "come back with your cursor".
 
+use axum::extract::rejection::QueryRejection;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Path, Query, State};
@@ -28,11 +29,10 @@ pub(super) struct After {
     after: Option<String>,
 }
 
-impl After {
-    /// The cursor. Errors: 422 when it is none.
-    pub(super) fn cursor(&self) -> Result<Option<EventId>, Problem> {
-        self.after.as_deref().map(cursor).transpose()
-    }
+/// The cursor of a query. Errors: 422 when it is none.
+pub(super) fn cursor_of(after: Result<Query<After>, QueryRejection>) -> Result<Option<EventId>, Problem> {
+    let Query(After { after }) = after.map_err(|_| Problem::invalid("after", "give one cursor"))?;
+    after.as_deref().map(cursor).transpose()
 }
 
 /// Reads a cursor, the `id` of an event. Errors: 422.
@@ -71,12 +71,12 @@ pub(super) fn cursor(text: &str) -> Result<EventId, Problem> {
 pub(super) async fn follow_task(
     State(app): State<App>,
     Path(id): Path<String>,
-    Query(after): Query<After>,
+    after: Result<Query<After>, QueryRejection>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let caller = reader(&app, &headers).await?;
-    let (key, after) = (key_of(&caller, &id)?, after.cursor()?);
+    let (key, after) = (key_of(&caller, &id)?, cursor_of(after)?);
     open(&app, &headers, caller, upgrade, Way::Socket, move |app, line, stay| relay(app, line, stay, key, after))
 }
 

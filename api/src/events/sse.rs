@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -24,7 +25,7 @@ use super::jitter::spread;
 use super::line::BATCH_BYTES_MAX;
 use super::metrics::Way;
 use super::seats::Full;
-use super::socket::{After, cursor};
+use super::socket::{After, cursor, cursor_of};
 use super::stay::Stay;
 use crate::app::App;
 use crate::auth::{Caller, Scope};
@@ -65,13 +66,13 @@ pub(super) async fn follow_events(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
-    Query(after): Query<After>,
+    after: Result<Query<After>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     caller.require(Scope::Read)?;
     let key = key_of(&caller, &id)?;
     let after = match last_event_id(&headers)? {
-        None => after.cursor()?,
+        None => cursor_of(after)?,
         seen => seen,
     };
     let mut events = Events::begin(&app, &caller, Way::Sse)?;
@@ -189,6 +190,14 @@ impl Events {
             }
         };
         Some(words.into())
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.stay.ended(End::Left);
+        }
     }
 }
 

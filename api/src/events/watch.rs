@@ -325,3 +325,6 @@ impl Follower {
         is_taken && !frame.is_terminal
     }
 }
+
+#[cfg(test)]
+mod tests;

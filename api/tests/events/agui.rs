@@ -6,7 +6,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Door, eventually};
-use crate::run::{Hands, frames};
+use crate::run::{Hands, frames, redis};
+use crate::socket::types;
 use crate::sse::parse;
 
 fn input(run: TaskId, thread: ThreadId) -> Value {
@@ -43,6 +44,12 @@ async fn a_run_goes_in_and_its_events_come_out_again_and_again() {
         assert_eq!(parse(&text).into_iter().map(|(_, data)| data).collect::<Vec<_>>(), log);
         assert!(!text.contains("[DONE]"));
     }
+    // Long after, when its events have expired, the same run is still not run again: its end is told from the row.
+    let stream = door.app.queue.shard().events(TaskKey::new(door.ann.tenant, run));
+    redis(&door.app, &["DEL", &stream]).await;
+    let events = parse(&post().await.text().await.unwrap());
+    let told: Vec<_> = events.into_iter().map(|(_, data)| data).collect();
+    assert_eq!(types(&told), ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]);
     assert_eq!(door.rows().await.len(), 1, "the same run is one task");
     assert_eq!(door.row(run).await.unwrap().thread, thread);
     door.stop().await;

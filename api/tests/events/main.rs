@@ -1,4 +1,5 @@
 //! Events to clients over real sockets, with a real Redis and a real MySQL. A worker is played by hand.
+#![expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod agui;
 mod bounds;

@@ -67,15 +67,22 @@ impl Hands {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let read = reader.read_now(100).await.unwrap();
-            let mut taken = self.taken.lock().unwrap();
-            taken.extend(read);
-            if let Some(at) = taken.iter().position(|entry| entry.key.task == id) {
-                return taken.swap_remove(at);
+            if let Some(entry) = self.pick(read, id) {
+                return entry;
             }
-            drop(taken);
             assert!(Instant::now() < deadline, "task {id} was not handed out");
             sleep(Duration::from_millis(5)).await;
         }
+    }
+}
+
+impl Hands {
+    /// Keeps what was read and picks the entry of `id`.
+    fn pick(&self, read: Vec<ReadyEntry>, id: TaskId) -> Option<ReadyEntry> {
+        let mut taken = self.taken.lock().unwrap();
+        taken.extend(read);
+        let at = taken.iter().position(|entry| entry.key.task == id)?;
+        Some(taken.swap_remove(at))
     }
 }
 
