@@ -4,12 +4,13 @@
 //! Redis is away: then the worker's claim or result is refused, and whoever meets the task publishes its end.
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use penstock_protocol::{Status, TaskKey};
 use penstock_store::TaskRow;
 
-use super::read::key_of;
+use super::read::{key_of, text_of};
 use super::{Links, TaskDetail};
 use crate::app::App;
 use crate::auth::{Caller, Scope};
@@ -33,11 +34,11 @@ use crate::error::{Problem, ProblemBody};
 pub(super) async fn cancel_task(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Json<TaskDetail>, Problem> {
     caller.require(Scope::Submit)?;
-    let key = key_of(&caller, &id)?;
+    let key = key_of(&caller, &text_of(id))?;
     // It goes on when the client leaves: the row and its publication belong together.
     let work = carry_out(app.clone(), key);
     let row = app.tracker.spawn(work).await.unwrap_or_else(|_| Err(Problem::internal()))?;

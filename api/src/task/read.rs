@@ -1,6 +1,7 @@
 //! `GET /api/task/{id}`: the row, and what the queue says of a task that waits.
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use penstock_protocol::{Status, TaskId, TaskKey};
@@ -31,11 +32,11 @@ use crate::error::{Problem, ProblemBody};
 pub(super) async fn read_task(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Json<TaskDetail>, Problem> {
     caller.require(Scope::Read)?;
-    let key = key_of(&caller, &id)?;
+    let key = key_of(&caller, &text_of(id))?;
     let row = app.store.task(key).await.map_err(|error| Problem::of_store(&error))?;
     let row = row.ok_or_else(Problem::task_not_found)?;
     let waiting = waiting(&app, &row).await;
@@ -47,6 +48,11 @@ pub(super) async fn read_task(
 pub(crate) fn key_of(caller: &Caller, id: &str) -> Result<TaskKey, Problem> {
     let id = uuid::Uuid::parse_str(id).map_err(|_| Problem::task_not_found())?;
     Ok(TaskKey::new(caller.tenant, TaskId(id)))
+}
+
+/// The `{id}` of the path; one that cannot be decoded is no id.
+pub(super) fn text_of(id: Result<Path<String>, PathRejection>) -> String {
+    id.map(|Path(id)| id).unwrap_or_default()
 }
 
 async fn waiting(app: &App, row: &TaskRow) -> Option<Waiting> {

@@ -48,11 +48,15 @@ impl Wired {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_or_broken_redis_is_a_503_before_any_sql() {
-    let wired = Wired::open(|settings| settings.api.keys_refresh = Duration::from_secs(600)).await;
+    let wired = Wired::open(|settings| {
+        settings.api.keys_refresh = Duration::from_secs(600);
+        settings.queue.reconcile_every = Duration::from_secs(600);
+    })
+    .await;
     let door = &wired.door;
-    // The comparison of rows needs Redis first, so while Redis is silent nothing speaks to MySQL.
+    // Nothing else speaks to MySQL now: no poll of keys, no comparison of rows.
     wired.redis.freeze();
-    tokio::time::sleep(Duration::from_millis(1200)).await;
+    door.ann.submit(&task()).await.assert_problem(503, "unavailable");
     let before = wired.mysql.bytes();
     for answer in join_all((0..20).map(|_| async { door.ann.submit(&task()).await })).await {
         answer.assert_problem(503, "unavailable");
@@ -91,6 +95,9 @@ async fn a_commit_whose_answer_is_lost_is_found_and_queued_by_its_door() {
     let wired = Wired::open(|settings| {
         settings.mysql.timeout = Duration::from_millis(700);
         settings.mysql.pool_max = 1;
+        // Nobody else uses the one connection, and nobody else mends.
+        settings.api.keys_refresh = Duration::from_secs(600);
+        settings.queue.reconcile_every = Duration::from_secs(600);
     })
     .await;
     let (door, id) = (&wired.door, TaskId::mint());
@@ -102,7 +109,6 @@ async fn a_commit_whose_answer_is_lost_is_found_and_queued_by_its_door() {
     assert_eq!(answer.json()["outcome"], "unknown", "{}", answer.text);
     assert_eq!(wired.rows().await, 2, "it was committed");
     wired.mysql.thaw();
-    // Long before the reconciler looks at rows of this age.
     let state = async || door.app.queue.position(key).await.unwrap().state;
     eventually("the task is in line", async || state().await == Some(State::InLine)).await;
     door.ann.submit(&task_named(id)).await.assert_accepted();
@@ -161,7 +167,8 @@ async fn a_task_that_redis_does_not_answer_for_is_accepted_and_queued_later() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_leaves_after_admission_leaves_nothing_half_done() {
-    let wired = Wired::open(|_| {}).await;
+    // The reconciler, which would mend it, does not come into play.
+    let wired = Wired::open(|settings| settings.queue.reconcile_every = Duration::from_secs(600)).await;
     let (door, id) = (&wired.door, TaskId::mint());
     let key = penstock_protocol::TaskKey::new(door.ann.tenant, id);
     let state = async || door.app.queue.position(key).await.unwrap().state;

@@ -12,7 +12,12 @@ async fn a_foreign_id_an_unknown_id_and_no_id_at_all_look_alike_byte_for_byte() 
     let door = Door::open().await;
     let bob = door.customer("bob").await;
     let id = door.ann.submit(&task()).await.task_id();
-    let paths = [format!("/api/task/{id}"), format!("/api/task/{}", uuid::Uuid::now_v7()), "/api/task/nonsense".into()];
+    let paths = [
+        format!("/api/task/{id}"),
+        format!("/api/task/{}", uuid::Uuid::now_v7()),
+        "/api/task/nonsense".into(),
+        "/api/task/%ff".into(),
+    ];
     let mut answers = Vec::new();
     for path in &paths {
         answers.push(bob.get(path).await);
