@@ -97,6 +97,43 @@ fn a_probe_succeeds_on_2xx_only() {
     refusal(&run(&["probe", "ftp://x"], &[]));
 }
 
+#[tokio::test]
+async fn a_door_serves_until_sigterm_and_waits_for_a_redis_that_is_away() {
+    let database = TestDatabase::create().await;
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let redis = std::env::var_os("PENSTOCK_TEST_REDIS_URL").unwrap();
+    let deployment = format!("t-{}", &uuid::Uuid::new_v4().simple().to_string()[..20]);
+    let serve = |redis: &std::ffi::OsStr| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_penstock-api"));
+        command.env_clear().env("DATABASE_URL", &database.url).env("REDIS_URL", redis);
+        command.env("PENSTOCK_API__LISTEN", &free).env("PENSTOCK_DEPLOYMENT__ID", &deployment);
+        command.stderr(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    let stopped = |child: std::process::Child| {
+        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let child = serve(&redis);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !run(&["probe", &format!("http://{free}/readyz")], &[]).status.success() {
+        assert!(std::time::Instant::now() < deadline, "the door is not ready");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let log = stopped(child);
+    assert!(log.contains(&format!("serving on {free}")) && log.contains("stopped"), "{log}");
+
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut child = serve(format!("redis://{nobody}/").as_ref());
+    let mut log = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut log, &mut line).unwrap();
+    assert!(line.contains("waiting for Redis"), "{line}");
+    stopped(child);
+    database.drop_database().await;
+}
+
 #[test]
 fn the_documents_made_from_the_code_are_up_to_date() {
     let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");

@@ -20,7 +20,8 @@ pub(super) fn run(url: &str) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, TIME_MAX)?;
     stream.set_read_timeout(Some(TIME_MAX))?;
     stream.set_write_timeout(Some(TIME_MAX))?;
-    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n")?;
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut head = Vec::new();
     stream.take(HEAD_BYTES_MAX).read_to_end(&mut head)?;
     let head = String::from_utf8_lossy(&head);

@@ -5,6 +5,7 @@ use penstock_config::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::start::StartError;
 use crate::{router, server, start};
 
 /// Serves until SIGTERM or SIGINT, then drains.
@@ -23,7 +24,11 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     // The port first: a second door on one port fails before it connects anywhere.
     let address = settings.api.listen;
     let listener = server::listen(address).with_context(|| format!("api.listen = {address}"))?;
-    let app = start::assemble(settings, shutdown).await?;
+    let app = match start::assemble(settings, shutdown).await {
+        // A stop that was asked for is no failure.
+        Err(StartError::Stopped) => return Ok(()),
+        assembled => assembled?,
+    };
     let router = router(&app)?;
     tracing::info!(%address, "serving on {address}");
     server::serve(&app, router, listener).await;
