@@ -1,8 +1,8 @@
 //! Events of tasks to clients: AG-UI 1.0 over WebSocket and server-sent events (`docs/events.md` is for clients).
 //!
-//! One task's stream in Redis → [`hub`] (a watch per task, fed by the bell) → [`feed`] (what one reader reads) → a
-//! [`socket`], [`many`] tasks on one, [`sse`] or [`agui`]. The stream is the only truth and the bell says "look again"; what
-//! the stream cannot tell any more, [`ending`] builds from the row in MySQL.
+//! One task's stream in Redis → `hub` (a watch per task, fed by the bell) → `feed` (what one reader reads) → a
+//! `socket`, `many` tasks on one, `sse` or `agui`. The stream is the only truth and the bell says "look again"; what
+//! the stream cannot tell any more, `ending` builds from the row in MySQL.
 //!
 //! Invariant: nothing here writes to a stream, and reading never consumes.
 
