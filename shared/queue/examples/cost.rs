@@ -193,9 +193,71 @@ async fn measure(server: &Server, shape: Shape, count: usize, width: usize) {
     );
 }
 
+/// What each verb costs by itself, 16 wide.
+async fn measure_verbs(server: &Server, count: usize) {
+    let shape = Shape { name: "", waiting: 0, tenants: 1, with_user: false, with_thread: true, slots: count };
+    server.empty().await;
+    let queue = &server.queue;
+    let worker = WorkerId::new("w").unwrap();
+    let worker = &worker;
+    queue.beat(worker, count, &[], 0).await.unwrap();
+    let tasks: Vec<_> = (0..count as u64).map(|number| new_task(shape, number)).collect();
+    let limits = AdmitLimits { depth_max: 10_000_000, ..AdmitLimits::default() };
+    let limits_full = AdmitLimits { depth_max: 1, ..limits };
+    begin(queue).await;
+    stream::iter(&tasks)
+        .for_each_concurrent(16, |task| async move {
+            let request = AdmitRequest { key: task.key, user: None, body_hash: &task.body_hash, limits };
+            queue.admit(&request).await.unwrap();
+        })
+        .await;
+    report(server, "admit", count).await;
+    stream::iter(0..count)
+        .for_each_concurrent(16, |_| async move {
+            let task = task(1, 1);
+            let request = AdmitRequest { key: task.key, user: None, body_hash: &task.body_hash, limits: limits_full };
+            queue.admit(&request).await.unwrap();
+        })
+        .await;
+    report(server, "admit, refused", count).await;
+    stream::iter(&tasks)
+        .for_each_concurrent(16, |task| async move { assert!(queue.enqueue(task).await.is_ok()) })
+        .await;
+    report(server, "enqueue", count).await;
+    let entries = queue.ready_reader(worker.clone()).read_now(count).await.unwrap();
+    begin(queue).await;
+    stream::iter(&entries)
+        .for_each_concurrent(16, |entry| async move { assert!(queue.start(entry, worker, STARTED).await.is_ok()) })
+        .await;
+    report(server, "start", count).await;
+    let leases: Vec<_> = entries.iter().map(|entry| (entry.key, entry.attempt)).collect();
+    queue.beat(worker, count, &leases, 0).await.unwrap();
+    report(server, "beat, per lease", count).await;
+    stream::iter(&entries)
+        .for_each_concurrent(16, |entry| async move {
+            let (key, attempt) = (entry.key, entry.attempt);
+            let finish = Finish { key, attempt, worker, cost_tokens: Some(150), last_seq: 1, event: FINISHED };
+            queue.finish(&finish).await.unwrap();
+        })
+        .await;
+    report(server, "finish", count).await;
+}
+
+async fn begin(queue: &Queue) {
+    let _: () = penstock_queue::fixture::command(queue, &["CONFIG", "RESETSTAT"]).await;
+}
+
+async fn report(server: &Server, name: &str, count: usize) {
+    let stats = server.info("commandstats").await;
+    let fcall = stats["cmdstat_fcall"].split(',').find_map(|part| part.strip_prefix("usec=")?.parse::<f64>().ok());
+    println!("{name:<44} {:>6.2} µs in the verb", fcall.unwrap() / count as f64);
+    begin(&server.queue).await;
+}
+
 #[tokio::main]
 async fn main() {
     let server = Server::start().await;
+    measure_verbs(&server, 10_000).await;
     let plain = Shape { name: "idle slots", waiting: 0, tenants: 1, with_user: false, with_thread: false, slots: 1000 };
     let shapes = [
         plain,

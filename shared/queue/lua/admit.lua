@@ -26,7 +26,7 @@ verb('admit', function(keys, args)
   if t.bound > 0 and (bound == 0 or t.bound < bound) then bound = t.bound end
   local waiting, live
   local function judge()
-    waiting = call('ZCARD', K[LINE]) + call('ZCARD', K[HELD])
+    waiting = call('ZCARD', K[LINE]) + (totals().held > 0 and call('ZCARD', K[HELD]) or 0)
     local depth = call('ZCARD', K[ADMITTED]) + waiting + call('XLEN', K[READY])
     if depth >= limit then return -2, depth end
     if bound > 0 and t.admitted + t.waiting >= bound then return -3, depth end

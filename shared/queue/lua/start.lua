@@ -15,7 +15,7 @@ verb('start', function(keys, args)
   if r.status ~= 'R' or r.attempt ~= attempt or r.entry ~= entry then return { 0, 0 } end
 
   local seq, event = 0, args[7]
-  if call('XLEN', K[EV]) > 0 then
+  if attempt > 1 and call('XLEN', K[EV]) > 0 then  -- nothing comes before a first attempt but its end
     local last
     seq, last = last_event()
     local paused = find(last, '{"type":"RUN_FINISHED"', 1, true) == 1 and find(last, '"outcome":{"type":"interrupt"', 1, true)

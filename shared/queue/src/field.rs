@@ -3,21 +3,23 @@
 use penstock_protocol::{Place, ThreadId};
 use sha2::{Digest, Sha256};
 
-/// An end user as a field: itself where it is short and plain, else `~` and 128 bits of its SHA-256.
+/// An end user as a field: itself where it is short and plain, else `~` and 64 bits of its SHA-256.
 ///
-/// Nothing reads a user back from Redis; it only has to be the same for the same user.
+/// Nothing reads a user back from Redis; it only has to be the same for the same user. Two users of one tenant that
+/// share 64 bits would share a bound, nothing more.
 pub(crate) fn user(user: Option<&str>) -> String {
     let Some(user) = user else { return String::new() };
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'@' | b'+');
-    if !user.is_empty() && user.len() <= 33 && user.bytes().all(plain) {
+    if !user.is_empty() && user.len() <= 17 && user.bytes().all(plain) {
         return user.to_owned();
     }
-    format!("~{}", hex(&Sha256::digest(user.as_bytes())[..16]))
+    format!("~{}", hex(&Sha256::digest(user.as_bytes())[..8]))
 }
 
-/// A thread as a field.
+/// A thread as a field: 64 bits of the SHA-256 of its id, which a client may have made up. Two threads of one tenant that
+/// share them would wait for each other, nothing more.
 pub(crate) fn thread(thread: Option<ThreadId>) -> String {
-    thread.map_or_else(String::new, |thread| thread.0.simple().to_string())
+    thread.map_or_else(String::new, |thread| hex(&Sha256::digest(thread.0.as_bytes())[..8]))
 }
 
 /// 64 bits of a body's SHA-256.
@@ -53,7 +55,7 @@ mod tests {
         assert_eq!(user(Some("ada@example.org")), "ada@example.org");
         for hostile in ["a|b", "", "#", "a\nb", "~x", "日本"] {
             let field = user(Some(hostile));
-            assert!(field.starts_with('~') && field.len() == 33, "{hostile}: {field}");
+            assert!(field.starts_with('~') && field.len() == 17, "{hostile}: {field}");
         }
         assert_ne!(user(Some("")), user(None));
     }

@@ -58,12 +58,11 @@ local function fence(id, attempt, name, cause)
 end
 
 -- Writes the terminal event of `attempt` and seals the stream for `keep_ms`. Returns false if it was sealed before.
--- `seq` is the writer's own count: it stands where the stream lost events that clients have seen.
+-- `seq` is the writer's count of events: it is ahead of the stream's own where the stream lost some that clients saw.
 local function seal(id, attempt, seq, event, keep_ms)
   local length = call('XLEN', K[EV])
   seq = max(length, seq) + 1
-  local at = int(attempt)
-  local written = append(id, at .. (length > 0 and '-*' or '-1'), seq, event)
+  local written = append(id, int(attempt) .. (length > 0 and '-*' or '-1'), seq, event)
   if not written then
     local last, n, sealed = last_id()
     if sealed then return false end

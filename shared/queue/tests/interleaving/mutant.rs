@@ -73,8 +73,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         into: "if r and r.status ~= 'A' and r.status ~= 'F' then return { 2, r.status } end",
     },
     Mutant {
-        name: "the end counts events and not numbers",
+        name: "the end takes the number of the last event",
         from: "  seq = max(length, seq) + 1",
-        into: "  seq = length",
+        into: "  seq = max(length, seq)",
     },
 ];
