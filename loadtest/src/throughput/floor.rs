@@ -27,7 +27,13 @@ struct Floor {
     watchers: Watchers,
 }
 
-type Watchers = Arc<Mutex<HashMap<Uuid, mpsc::UnboundedSender<Uuid>>>>;
+type Watchers = Arc<Mutex<HashMap<Uuid, Watched>>>;
+
+/// What is known of a task: the floor has no log to read, so an end that comes before its watcher is kept.
+enum Watched {
+    By(mpsc::UnboundedSender<Uuid>),
+    Ended,
+}
 
 #[derive(Deserialize)]
 struct Task {
@@ -91,10 +97,11 @@ async fn relay(mut bell: redis::aio::PubSub, watchers: Watchers) -> redis::Redis
     let mut rings = bell.into_on_message();
     while let Some(ring) = rings.next().await {
         let Ok(id) = ring.get_payload::<String>().unwrap_or_default().parse() else { continue };
-        let watcher = watchers.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        if let Some(watcher) = watcher {
+        let mut watchers = watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        match watchers.remove(&id) {
             // A watcher that left needs to know nothing.
-            let _ = watcher.send(id);
+            Some(Watched::By(watcher)) => drop(watcher.send(id).ok()),
+            _ => drop(watchers.insert(id, Watched::Ended)),
         }
     }
     Ok(())
@@ -111,7 +118,12 @@ async fn serve(mut socket: WebSocket, watchers: Watchers) {
             frame = socket.recv() => {
                 let Some(Ok(Message::Text(text))) = frame else { return };
                 let Ok(task) = serde_json::from_str::<Task>(&text) else { continue };
-                watchers.lock().unwrap_or_else(PoisonError::into_inner).insert(task.task_id, ended.clone());
+                let mut watchers = watchers.lock().unwrap_or_else(PoisonError::into_inner);
+                if watchers.remove(&task.task_id).is_some() {
+                    let _ = ended.send(task.task_id);
+                } else {
+                    watchers.insert(task.task_id, Watched::By(ended.clone()));
+                }
             }
             Some(id) = ends.recv() => {
                 let frame = format!(r#"{{"task_id":"{id}","event":{{"type":"RUN_FINISHED"}}}}"#);
