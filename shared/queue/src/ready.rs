@@ -91,8 +91,11 @@ impl ReadyReader {
                 () = stop.cancelled() => {
                     let mut unblock = cmd("CLIENT");
                     unblock.arg("UNBLOCK").arg(client_id);
-                    drop(self.queue.command("client unblock", &unblock).await);
-                    timeout(STOP_GRACE, reading).await.and_then(|answer| answer)
+                    let last = async {
+                        drop(self.queue.command("client unblock", &unblock).await);
+                        reading.await
+                    };
+                    timeout(STOP_GRACE, last).await.and_then(|answer| answer)
                 }
             }
         };

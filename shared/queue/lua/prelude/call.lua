@@ -2,8 +2,9 @@
 --
 -- The library is loaded once and every verb shares this chunk, so helpers are built once. What belongs to one call
 -- (keys, time, records read) lives in the locals below and is set anew by begin().
--- House rules: numbers enter strings only through int() or dec(); a record is tested for nil before it is indexed;
--- the step that can be refused comes first, reads next, writes last; each record is written once.
+-- House rules: numbers enter strings only through int() (cut to a whole number) or dec(), since `..` writes 14 digits;
+-- a record is tested for nil before it is indexed; the step that can be refused comes first, reads next, writes last;
+-- each record is written once.
 
 local ADMITTED_MS = 30000   -- a registration that no enqueue followed is purged after this long
 local TOMBSTONE_MS = 30000  -- an ended task is remembered this long, so that late and doubled calls find it
@@ -24,7 +25,7 @@ local now        -- Redis ms of this call
 local tenants    -- tenant no -> record read by this call
 local stats      -- totals read by this call, nil until needed
 
-local function int(number) return format('%.0f', number) end
+local function int(number) return format('%d', number) end
 local function dec(number) return format('%.3f', number) end
 
 -- Starts a call. `now_ms` is 0 in production (Redis TIME, law 11); tests pass a virtual time.

@@ -87,7 +87,7 @@ local function commit_tenants()
     fields[n + 1] = no
     fields[n + 2] = dec(t.tag) .. '|' .. int(t.weight) .. '|' .. int(t.cap) .. '|' .. int(t.bound) .. '|'
       .. int(t.admitted) .. '|' .. int(t.waiting) .. '|' .. int(t.lined) .. '|' .. int(t.running) .. '|' .. int(t.hold)
-      .. '|' .. int(t.retry_at)
+      .. '|' .. dec(t.retry_at)
     n = n + 2
   end
   if n > 0 then call('HSET', K[TENANTS], unpack(fields)) end
@@ -99,7 +99,7 @@ local function commit()
   local s = stats
   if s and s.at ~= s.at_read then
     call('HSET', K[STATS], 'v', dec(s.v), 'used', int(s.used), 'weights', int(s.weights), 'held', int(s.held),
-      'busy', int(s.busy), 'finished', dec(s.finished), 'at', int(s.at))
+      'busy', dec(s.busy), 'finished', dec(s.finished), 'at', int(s.at))
   elseif s and (s.v ~= s.v_read or s.used ~= s.used_read or s.weights ~= s.weights_read or s.held ~= s.held_read) then
     call('HSET', K[STATS], 'v', dec(s.v), 'used', int(s.used), 'weights', int(s.weights), 'held', int(s.held))
   end
