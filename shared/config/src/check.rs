@@ -40,7 +40,7 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     let Settings { redis, mysql, api, queue, events, worker, gateway, .. } = settings;
     f.ms("redis.admission_timeout_ms", redis.admission_timeout, 5, 5000);
     f.ms("redis.connect_timeout_ms", redis.connect_timeout, 100, 60_000);
-    f.range("mysql.pool_max", mysql.pool_max, 2, 200);
+    f.range("mysql.pool_max", mysql.pool_max, 4, 200);
     f.ms("mysql.timeout_ms", mysql.timeout, 100, 60_000);
     f.range("mysql.batch_rows_max", mysql.batch_rows_max, 1, 256);
     f.range("api.body_bytes_max", api.body_bytes_max, 1024, 32 << 20);

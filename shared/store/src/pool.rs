@@ -1,7 +1,6 @@
 //! The connection pool, bounded in size and time, and the batchers that write through it.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_config::Mysql;
@@ -11,9 +10,9 @@ use sqlx::pool::PoolConnection;
 use sqlx::{MySql, MySqlPool};
 
 use crate::StoreError;
-use crate::batch::Batcher;
+use crate::batch::{BatchRow, Batcher};
 use crate::error::{is_connection_lost, is_lock_trouble};
-use crate::task::{AcceptBatch, ClaimBatch, EndBatch};
+use crate::task::{Claim, EndRow, NewRow};
 
 /// Tries of one statement: a deadlock, or a pooled connection that died while it lay idle, costs one.
 const TRIES_MAX: u32 = 4;
@@ -25,9 +24,9 @@ const STATEMENTS_MAX: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct Store {
     pub(crate) database: Database,
-    pub(crate) accepts: Batcher<AcceptBatch>,
-    pub(crate) claims: Batcher<ClaimBatch>,
-    pub(crate) ends: Batcher<EndBatch>,
+    pub(crate) accepts: Batcher<NewRow>,
+    pub(crate) claims: Batcher<Claim>,
+    pub(crate) ends: Batcher<EndRow>,
 }
 
 /// The pool with its time bound; what batchers and single statements share.
@@ -55,9 +54,9 @@ impl Store {
         let database = Database { pool, timeout: settings.timeout };
         let (rows, waiting) = (settings.batch_rows_max, settings.batch_waiting_max);
         Ok(Self {
-            accepts: Batcher::start(AcceptBatch(database.clone()), rows, waiting),
-            claims: Batcher::start(ClaimBatch(database.clone()), rows, waiting),
-            ends: Batcher::start(EndBatch(database.clone()), rows, waiting),
+            accepts: Batcher::start(&database, rows, waiting),
+            claims: Batcher::start(&database, rows, waiting),
+            ends: Batcher::start(&database, rows, waiting),
             database,
         })
     }
@@ -94,21 +93,50 @@ impl Database {
         F: Fn(PoolConnection<MySql>) -> Done,
         Done: Future<Output = Result<T, sqlx::Error>>,
     {
-        let work = async {
+        self.within_time(async {
             let mut tried = 0;
             loop {
-                tried += 1;
                 // A lost connection is found dead when it returns to the pool, and closed there.
-                let error = match statements(self.pool.acquire().await?).await {
+                match statements(self.pool.acquire().await?).await {
                     Ok(done) => return Ok(done),
-                    Err(error) => error,
-                };
-                if tried == TRIES_MAX || !(is_lock_trouble(&error) || is_connection_lost(&error)) {
-                    return Err(StoreError::from_sqlx(error));
+                    Err(error) => again(&mut tried, error)?,
                 }
-                tracing::debug!(tried, %error, "a statement is sent again");
             }
-        };
+        })
+        .await
+    }
+
+    /// Waits until the pool is told to close. Cancel-safe.
+    pub(crate) async fn closing(&self) {
+        self.pool.close_event().await;
+    }
+
+    /// Writes a batch on the connection that the writer keeps, with the same time-out and repeats.
+    pub(crate) async fn write<R: BatchRow>(
+        &self,
+        kept: &mut Option<PoolConnection<MySql>>,
+        rows: &[R],
+    ) -> Result<Vec<R::Outcome>, StoreError> {
+        self.within_time(async {
+            let mut tried = 0;
+            loop {
+                let mut connection = match kept.take() {
+                    Some(connection) => connection,
+                    None => self.pool.acquire().await?,
+                };
+                match R::write(&mut connection, rows).await {
+                    Ok(done) => {
+                        *kept = Some(connection);
+                        return Ok(done);
+                    }
+                    Err(error) => again(&mut tried, error)?,
+                }
+            }
+        })
+        .await
+    }
+
+    async fn within_time<T>(&self, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         match tokio::time::timeout(self.timeout, work).await {
             Ok(done) => done,
             Err(_) => Err(StoreError::Unavailable(format!("no answer in {} ms", self.timeout.as_millis()))),
@@ -116,12 +144,12 @@ impl Database {
     }
 }
 
-/// Something that writes many items in one go; see [`crate::batch`].
-pub(crate) trait Write: Send + Sync + 'static {
-    type Item: Send + 'static;
-    type Outcome: Send + 'static;
-
-    /// Writes all items; one outcome each, in order.
-    fn write(&self, items: Vec<Self::Item>)
-    -> impl Future<Output = Result<Vec<Self::Outcome>, Arc<StoreError>>> + Send;
+/// Whether a statement is to be sent again after `error`; if not, the error.
+fn again(tried: &mut u32, error: sqlx::Error) -> Result<(), StoreError> {
+    *tried += 1;
+    if *tried == TRIES_MAX || !(is_lock_trouble(&error) || is_connection_lost(&error)) {
+        return Err(StoreError::from_sqlx(error));
+    }
+    tracing::debug!(tried, %error, "a statement is sent again");
+    Ok(())
 }

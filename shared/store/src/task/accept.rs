@@ -9,10 +9,11 @@ use std::sync::Arc;
 use penstock_protocol::{Place, Status, TaskKey, TaskSpec, ThreadId};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
+use super::many::insert_size;
 use super::read::row_of;
 use super::row::{COLUMNS, TaskRow};
+use crate::batch::BatchRow;
 use crate::error::is_duplicate;
-use crate::pool::{Database, Write};
 use crate::{Store, StoreError};
 
 /// What the door writes of an admitted task.
@@ -58,7 +59,9 @@ impl Store {
     ///
     /// Errors: `Busy` (nothing sent), `Unavailable` (outcome unknown: the same call again tells).
     pub async fn accept(&self, task: NewTask) -> Result<Accepted, Arc<StoreError>> {
-        self.accepts.write(task).await
+        let spec = serde_json::to_string(&task.spec)
+            .map_err(|error| StoreError::Corrupt { row: task.key.to_string(), reason: error.to_string() })?;
+        self.accepts.write(NewRow { task, spec }).await
     }
 }
 
@@ -66,35 +69,31 @@ const INSERT: &str = "INSERT INTO task (tenant, id, thread, agent, end_user, sta
      cost_tokens, body_hash, idempotency_key, accepted_ms, deadline_ms, spec) VALUES ";
 const INSERT_ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
      CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED) + ?, ?)";
-pub(crate) struct AcceptBatch(pub(crate) Database);
 
-impl std::fmt::Debug for AcceptBatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("AcceptBatch")
-    }
+/// An accept record on its way.
+#[derive(Debug)]
+pub(crate) struct NewRow {
+    task: NewTask,
+    /// Its spec as JSON.
+    spec: String,
 }
 
-impl Write for AcceptBatch {
-    type Item = NewTask;
+impl BatchRow for NewRow {
     type Outcome = Accepted;
 
-    async fn write(&self, items: Vec<NewTask>) -> Result<Vec<Accepted>, Arc<StoreError>> {
-        let specs = items
-            .iter()
-            .map(|task| serde_json::to_string(&task.spec))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| StoreError::Corrupt { row: "a new task".to_owned(), reason: error.to_string() })?;
-        let (tasks, texts) = (&items, &specs);
-        let outcomes = self
-            .0
-            .run(|mut connection| async move {
-                match insert(&mut connection, tasks, texts).await {
-                    Ok(()) => Ok(vec![Accepted::New; tasks.len()]),
-                    Err(error) if is_duplicate(&error) => one_by_one(&mut connection, tasks, texts).await,
-                    Err(error) => Err(error),
-                }
-            })
-            .await?;
+    async fn write(connection: &mut MySqlConnection, rows: &[Self]) -> Result<Vec<Accepted>, sqlx::Error> {
+        let mut outcomes = Vec::with_capacity(rows.len());
+        // In few sizes, so that there are few statements to prepare.
+        let mut rest = rows;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(insert_size(rest.len()));
+            match insert(connection, now).await {
+                Ok(()) => outcomes.extend(now.iter().map(|_| Accepted::New)),
+                Err(error) if is_duplicate(&error) => one_by_one(connection, now, &mut outcomes).await?,
+                Err(error) => return Err(error),
+            }
+            rest = later;
+        }
         Ok(outcomes)
     }
 }
@@ -103,29 +102,27 @@ impl Write for AcceptBatch {
 /// all wrote none.
 async fn one_by_one(
     connection: &mut MySqlConnection,
-    tasks: &[NewTask],
-    specs: &[String],
-) -> Result<Vec<Accepted>, sqlx::Error> {
-    let mut outcomes = Vec::with_capacity(tasks.len());
-    for (task, spec) in tasks.iter().zip(specs) {
-        let inserted = insert(connection, std::slice::from_ref(task), std::slice::from_ref(spec)).await;
-        outcomes.push(match inserted {
+    rows: &[NewRow],
+    outcomes: &mut Vec<Accepted>,
+) -> Result<(), sqlx::Error> {
+    for row in rows {
+        outcomes.push(match insert(connection, std::slice::from_ref(row)).await {
             Ok(()) => Accepted::New,
-            Err(error) if is_duplicate(&error) => match row_before(connection, task).await? {
-                Some(row) if row.key == task.key && row.place == task.place => Accepted::New,
-                Some(row) => Accepted::Before(Box::new(row)),
+            Err(error) if is_duplicate(&error) => match row_before(connection, &row.task).await? {
+                Some(before) if before.key == row.task.key && before.place == row.task.place => Accepted::New,
+                Some(before) => Accepted::Before(Box::new(before)),
                 None => return Err(error),
             },
             Err(error) => return Err(error),
         });
     }
-    Ok(outcomes)
+    Ok(())
 }
 
-async fn insert(connection: &mut MySqlConnection, items: &[NewTask], specs: &[String]) -> Result<(), sqlx::Error> {
-    let rows = vec![INSERT_ROW; items.len()].join(", ");
-    let mut query = sqlx::query(AssertSqlSafe(format!("{INSERT}{rows}")));
-    for (task, spec) in items.iter().zip(specs) {
+async fn insert(connection: &mut MySqlConnection, rows: &[NewRow]) -> Result<(), sqlx::Error> {
+    let values = vec![INSERT_ROW; rows.len()].join(", ");
+    let mut query = sqlx::query(AssertSqlSafe(format!("{INSERT}{values}")));
+    for NewRow { task, spec } in rows {
         query = query
             .bind(task.key.tenant.0)
             .bind(&task.key.task.0.as_bytes()[..])

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use penstock_protocol::{Status, TaskKey, clock};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
-use super::many::{any_of, by_id, rounds};
+use super::many::{any_of, by_id, padded, rounds};
 use super::read::rows_of;
 use super::row::TaskRow;
-use crate::pool::{Database, Write};
+use crate::batch::BatchRow;
 use crate::{Store, StoreError};
 
 /// What became of a claim.
@@ -46,33 +46,17 @@ impl Store {
     }
 }
 
-pub(crate) struct ClaimBatch(pub(crate) Database);
-
-impl std::fmt::Debug for ClaimBatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ClaimBatch")
-    }
-}
-
-impl Write for ClaimBatch {
-    type Item = Claim;
+impl BatchRow for Claim {
     type Outcome = Claimed;
 
-    async fn write(&self, items: Vec<Claim>) -> Result<Vec<Claimed>, Arc<StoreError>> {
-        let keys: Vec<_> = items.iter().map(|claim| claim.key).collect();
-        let rounds = rounds(&items, |claim| claim.key.task);
-        let (rounds, named) = (&rounds, &keys);
-        let rows = self
-            .0
-            .run(|mut connection| async move {
-                for claims in rounds {
-                    update(&mut connection, claims).await?;
-                }
-                rows_of(&mut connection, named).await
-            })
-            .await?;
+    async fn write(connection: &mut MySqlConnection, claims: &[Self]) -> Result<Vec<Claimed>, sqlx::Error> {
+        for round in rounds(claims, |claim| claim.key.task) {
+            update(connection, &padded(round)).await?;
+        }
+        let keys: Vec<_> = claims.iter().map(|claim| claim.key).collect();
+        let rows = rows_of(connection, &keys).await?;
         let rows: HashMap<_, _> = rows.into_iter().map(|row| (row.key, row)).collect();
-        Ok(items.iter().map(|claim| verdict(claim, rows.get(&claim.key))).collect())
+        Ok(claims.iter().map(|claim| verdict(claim, rows.get(&claim.key))).collect())
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use penstock_protocol::{Ending, Status, TaskKey, clock};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
-use super::many::{any_of, by_id, choice, rounds};
+use super::many::{any_of, by_id, choice, padded, rounds};
 use super::read::{row_of, rows_of};
 use super::row::TaskRow;
-use crate::pool::{Database, Write};
+use crate::batch::BatchRow;
 use crate::{Store, StoreError};
 
 /// What a worker stores when an attempt ends its task.
@@ -43,7 +43,7 @@ impl Store {
     ///
     /// May be repeated: an end that this attempt wrote before is `Mine` again.
     pub async fn end(&self, end: End) -> Result<Ended, Arc<StoreError>> {
-        self.ends.write(end).await
+        self.ends.write(EndRow::of(end)?).await
     }
 
     /// Ends a task that nobody runs any more, by a closing attempt above every other one.
@@ -120,39 +120,41 @@ impl Store {
     }
 }
 
-pub(crate) struct EndBatch(pub(crate) Database);
+/// An end on its way.
+#[derive(Debug)]
+pub(crate) struct EndRow {
+    end: End,
+    /// Its result as JSON.
+    result: Option<String>,
+    /// Its usage as JSON.
+    usage: Option<String>,
+}
 
-impl std::fmt::Debug for EndBatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("EndBatch")
+impl EndRow {
+    fn of(end: End) -> Result<Self, StoreError> {
+        let (result, usage) = json_columns(&end)?;
+        Ok(Self { end, result, usage })
+    }
+
+    fn id(&self) -> Vec<u8> {
+        self.end.key.task.0.as_bytes().to_vec()
     }
 }
 
-impl Write for EndBatch {
-    type Item = End;
+impl BatchRow for EndRow {
     type Outcome = Ended;
 
-    async fn write(&self, items: Vec<End>) -> Result<Vec<Ended>, Arc<StoreError>> {
-        let columns = items.iter().map(Columns::of).collect::<Result<Vec<_>, _>>()?;
-        let keys: Vec<_> = items.iter().map(|end| end.key).collect();
-        let rounds = rounds(&columns, |column| column.end.key.task);
-        let (rounds, named) = (&rounds, &keys);
-        let rows = self
-            .0
-            .run(|mut connection| async move {
-                let mut found = 0;
-                for ends in rounds {
-                    found += update(&mut connection, ends).await?;
-                }
-                if found == named.len() as u64 {
-                    return Ok(None);
-                }
-                rows_of(&mut connection, named).await.map(Some)
-            })
-            .await?;
-        let Some(rows) = rows else { return Ok(items.iter().map(|_| Ended::Mine).collect()) };
-        let rows: HashMap<_, _> = rows.into_iter().map(|row| (row.key, row)).collect();
-        Ok(items.iter().map(|end| verdict(end.attempt, end.ending.status, rows.get(&end.key))).collect())
+    async fn write(connection: &mut MySqlConnection, rows: &[Self]) -> Result<Vec<Ended>, sqlx::Error> {
+        let mut found = 0;
+        for round in rounds(rows, |row| row.end.key.task) {
+            found += update(connection, &padded(round)).await?;
+        }
+        if found == rows.len() as u64 {
+            return Ok(rows.iter().map(|_| Ended::Mine).collect());
+        }
+        let keys: Vec<_> = rows.iter().map(|row| row.end.key).collect();
+        let stored: HashMap<_, _> = rows_of(connection, &keys).await?.into_iter().map(|row| (row.key, row)).collect();
+        Ok(rows.iter().map(|row| verdict(row.end.attempt, row.end.ending.status, stored.get(&row.end.key))).collect())
     }
 }
 
@@ -161,7 +163,7 @@ const COLUMNS: [&str; 6] = ["status", "result", "token_usage", "model", "error_c
 
 /// Writes ends of different ids; returns how many rows it found. Values are chosen by id with CASE: a derived table
 /// joined to the UPDATE would cost a temporary table on disk each time.
-async fn update(connection: &mut MySqlConnection, items: &[&Columns<'_>]) -> Result<u64, sqlx::Error> {
+async fn update(connection: &mut MySqlConnection, items: &[&EndRow]) -> Result<u64, sqlx::Error> {
     let values = COLUMNS.map(|column| by_id(column, items.len())).join(", ");
     let calls = choice(items.len());
     let guards = any_of("(tenant = ? AND id = ? AND attempt = ?)", items.len());
@@ -195,25 +197,6 @@ async fn update(connection: &mut MySqlConnection, items: &[&Columns<'_>]) -> Res
         query = query.bind(item.end.key.tenant.0).bind(item.id()).bind(item.end.attempt);
     }
     Ok(query.execute(connection).await?.rows_affected())
-}
-
-/// An end with what its columns hold as JSON.
-#[derive(Debug)]
-struct Columns<'a> {
-    end: &'a End,
-    result: Option<String>,
-    usage: Option<String>,
-}
-
-impl<'a> Columns<'a> {
-    fn of(end: &'a End) -> Result<Self, StoreError> {
-        let (result, usage) = json_columns(end)?;
-        Ok(Self { end, result, usage })
-    }
-
-    fn id(&self) -> Vec<u8> {
-        self.end.key.task.0.as_bytes().to_vec()
-    }
 }
 
 fn verdict(attempt: u32, status: Status, row: Option<&TaskRow>) -> Ended {

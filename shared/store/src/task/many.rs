@@ -18,6 +18,22 @@ pub(super) fn any_of(condition: &str, rows: usize) -> String {
     vec![condition; rows].join(" OR ")
 }
 
+/// Fills up to a power of two with the last row: repeated conditions change nothing, and there are few statements to
+/// prepare.
+pub(super) fn padded<T: Copy>(mut rows: Vec<T>) -> Vec<T> {
+    if let Some(last) = rows.last().copied() {
+        rows.resize(rows.len().next_power_of_two(), last);
+    }
+    rows
+}
+
+/// The largest size of an INSERT that `rows` fill: a power of two, or one and a half of it.
+pub(super) fn insert_size(rows: usize) -> usize {
+    let power = (rows + 1).next_power_of_two() / 2;
+    let more = power + power / 2;
+    if more <= rows { more } else { power.max(1) }
+}
+
 /// Splits items so that no id comes twice in a round: a client-minted id may be two tenants' at once, and [`choice`]
 /// knows rows by id alone. One round, but for that.
 pub(super) fn rounds<T, K: Hash + Eq>(items: &[T], id: impl Fn(&T) -> K) -> Vec<Vec<&T>> {
@@ -34,6 +50,17 @@ pub(super) fn rounds<T, K: Hash + Eq>(items: &[T], id: impl Fn(&T) -> K) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_are_written_in_few_sizes_and_none_is_left() {
+        for rows in 1..=256 {
+            let size = insert_size(rows);
+            assert!(size >= 1 && size <= rows && 3 * size > 2 * rows - 2, "{size} of {rows}");
+            assert_eq!(padded(vec![7; rows]).len(), rows.next_power_of_two());
+        }
+        let sizes: HashSet<_> = (1..=64).map(insert_size).collect();
+        assert!(sizes.len() <= 13, "{sizes:?}");
+    }
 
     #[test]
     fn no_id_comes_twice_in_a_round_and_nothing_is_lost() {

@@ -14,6 +14,6 @@ pub use end::{End, Ended};
 pub use read::{ListFilter, Page};
 pub use row::TaskRow;
 
-pub(crate) use accept::AcceptBatch;
-pub(crate) use claim::ClaimBatch;
-pub(crate) use end::EndBatch;
+pub(crate) use accept::NewRow;
+pub(crate) use claim::Claim;
+pub(crate) use end::EndRow;

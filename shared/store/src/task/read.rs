@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use penstock_protocol::{Place, Status, TaskId, TaskKey, TenantNo, ThreadId};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use super::many::any_of;
+use super::many::{any_of, padded};
 use super::row::{COLUMNS, TaskRow};
 use crate::{Store, StoreError};
 
@@ -169,6 +169,7 @@ pub(super) async fn row_of(connection: &mut MySqlConnection, key: TaskKey) -> Re
 
 /// One SELECT by primary key.
 pub(super) async fn rows_of(connection: &mut MySqlConnection, keys: &[TaskKey]) -> Result<Vec<TaskRow>, sqlx::Error> {
+    let keys = padded(keys.to_vec());
     let named = any_of("(t.tenant = ? AND t.id = ?)", keys.len());
     let mut query = sqlx::query(AssertSqlSafe(format!("SELECT {COLUMNS} FROM task t WHERE {named}")));
     for key in keys {
@@ -182,11 +183,10 @@ async fn statuses_of(
     connection: &mut MySqlConnection,
     keys: &[TaskKey],
 ) -> Result<HashMap<TaskKey, Status>, sqlx::Error> {
-    // Padded with the first key, so that there are few statements to prepare.
-    let (padded, first) = (keys.len().next_power_of_two(), keys[0]);
-    let named = any_of("(tenant = ? AND id = ?)", padded);
+    let keys = padded(keys.to_vec());
+    let named = any_of("(tenant = ? AND id = ?)", keys.len());
     let mut query = sqlx::query(AssertSqlSafe(format!("SELECT tenant, id, status FROM task WHERE {named}")));
-    for key in keys.iter().copied().chain(std::iter::repeat(first)).take(padded) {
+    for key in keys {
         query = query.bind(key.tenant.0).bind(key.task.0.as_bytes().to_vec());
     }
     let rows = query.fetch_all(&mut *connection).await?;
