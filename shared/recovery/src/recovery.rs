@@ -10,8 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{RecoveryError, RecoveryMetrics};
 
-/// How often the book is counted.
+/// How often the book is counted, by one process of the fleet.
 const CENSUS_EVERY: Duration = Duration::from_secs(1);
+/// A turn is over before the next look, so that every second has its census.
+const CENSUS_TURN: Duration = Duration::from_millis(900);
 
 /// Bounds that recovery goes by.
 #[derive(Clone, Copy, Debug)]
@@ -79,28 +81,30 @@ impl Recovery {
                 step = self.step(is_due) => step,
             };
             match &step {
-                Ok(()) if is_away => tracing::info!("the queue is looked after again"),
+                Ok(_) if is_away => tracing::info!("the queue is looked after again"),
                 Err(error) if !is_away => tracing::warn!(%error, "the queue cannot be looked after; trying on"),
                 _ => {}
             }
             is_away = step.is_err();
-            if is_due && !is_away {
+            if is_due && matches!(step, Ok(true)) {
                 compared = Instant::now();
             }
         }
     }
 
-    /// One look: rebuild what is broken, else compare where it is due.
-    async fn step(&self, compare: bool) -> Result<(), RecoveryError> {
+    /// One look: rebuild what is broken, else compare where it is due. False while another process has the turn.
+    async fn step(&self, compare: bool) -> Result<bool, RecoveryError> {
+        if !self.queue.take_turn("census", CENSUS_TURN).await? {
+            return Ok(false);
+        }
         let census = self.queue.census().await?;
         let abandoned = census.state == CensusState::Closed && census.since_wipe_ms > self.rebuild_patience_ms();
         if census.state == CensusState::Broken || abandoned {
-            return self.rebuild(&census).await;
-        }
-        if compare && census.state == CensusState::Open {
+            self.rebuild(&census).await?;
+        } else if compare && census.state == CensusState::Open {
             self.compare(&census).await?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// A rebuild that has not opened by then was left by a process that died.
