@@ -47,7 +47,7 @@ impl KeyRing {
         let (changes, changed) = watch::channel(0);
         let current = Arc::new(Current::empty());
         let refresher = Refresher::new(store, Arc::clone(&current), changes);
-        tracker.spawn(async move { token.run_until_cancelled(refresher.run(refresh_every)).await });
+        tracker.spawn(async move { token.run_until_cancelled(Box::pin(refresher.run(refresh_every))).await });
         Self { current, changed }
     }
 

@@ -79,7 +79,7 @@ pub(super) async fn accept(
 ///
 /// Gives up with the registration's life, and at a stop; the reconciler and the purge do the same, later.
 async fn settle(app: App, unknown: Accepted, deadline: Instant) {
-    let look = async {
+    let look = Box::pin(async {
         while Instant::now() < deadline + SETTLE_MAX {
             sleep(SETTLE_LOOK_EVERY).await;
             match app.store.task(unknown.task.key).await {
@@ -93,7 +93,7 @@ async fn settle(app: App, unknown: Accepted, deadline: Instant) {
                 Ok(None) | Err(_) => {}
             }
         }
-    };
+    });
     app.shutdown.run_until_cancelled(look).await;
 }
 

@@ -1,7 +1,7 @@
 //! Tasks over HTTP: submit, read, list, cancel.
 //!
-//! One submission walks from a [`Submission`] through [`admission`] (the yes of the queue, before any SQL) and
-//! [`acceptance`] (the row in MySQL) to its place in line; [`submission`] holds the order of it all.
+//! One submission walks from a [`Submission`] through `admission` (the yes of the queue, before any SQL) and
+//! `acceptance` (the row in MySQL) to its place in line; `submission` holds the order of it all.
 
 mod acceptance;
 mod admission;

@@ -70,12 +70,13 @@ async fn carry_out(app: App, caller: Caller, submission: Submission) -> Result<S
     let (thread, body_hash) = (submission.thread(key.task), submission.body_hash);
     let admitted = match admit(&app, &caller, key, &submission).await? {
         Admission::New(admitted) => admitted,
-        Admission::Seen => return seen(&app, key, &body_hash).await,
-        Admission::Pending => return pending(&app, key, &body_hash).await,
+        // The rare ways out are boxed: reads of MySQL are large futures, and each submission is a task of its own.
+        Admission::Seen => return Box::pin(seen(&app, key, &body_hash)).await,
+        Admission::Pending => return Box::pin(pending(&app, key, &body_hash)).await,
     };
     let accepted = match accept(&app, &caller, admitted, submission).await? {
         Acceptance::New(accepted) => accepted,
-        Acceptance::Before(row) => return answer_again(&app, &row, &body_hash).await,
+        Acceptance::Before(row) => return Box::pin(answer_again(&app, &row, &body_hash)).await,
     };
     let is_queued = accepted.enqueue(&app).await;
     let proof = &accepted.proof;
