@@ -273,3 +273,41 @@ async fn one_id_of_two_tenants_is_two_tasks_in_one_batch() {
     assert_eq!(store.task(theirs.key).await.unwrap().unwrap().status, Status::Failed);
     database.drop_database().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_tasks_at_once_do_not_outgrow_a_packet() {
+    let database = TestDatabase::create().await;
+    let (store, places) = (database.store.clone(), PlaceSource::new(1, 0));
+    let large = "x".repeat(1 << 20);
+    let tasks: Vec<_> = (0..24)
+        .map(|at| {
+            let mut task = new_task(&places);
+            if at % 4 != 0 {
+                task.spec.input = Input::Text(large.clone());
+            }
+            task
+        })
+        .collect();
+    let accepts = tasks.iter().map(|task| {
+        let (store, task) = (store.clone(), task.clone());
+        tokio::spawn(async move { store.accept(task).await })
+    });
+    for accept in accepts.collect::<Vec<_>>() {
+        let accepted = accept.await.unwrap();
+        assert!(matches!(accepted, Ok(Accepted::New)), "{accepted:?}");
+    }
+    for task in &tasks {
+        assert!(mine(&store, task.key, 1, "w").await);
+    }
+    let ends = tasks.iter().map(|task| {
+        let (store, mut end) = (store.clone(), end(task.key, 1, Status::Succeeded));
+        end.ending.result = Some(large.clone().into());
+        tokio::spawn(async move { store.end(end).await })
+    });
+    for end in ends.collect::<Vec<_>>() {
+        assert!(matches!(end.await.unwrap(), Ok(Ended::Mine)));
+    }
+    let row = store.task(tasks[1].key).await.unwrap().unwrap();
+    assert_eq!(row.result.and_then(|result| result.as_str().map(str::len)), Some(1 << 20));
+    database.drop_database().await;
+}

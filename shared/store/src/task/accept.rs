@@ -9,7 +9,7 @@ use std::sync::Arc;
 use penstock_protocol::{Place, Status, TaskKey, TaskSpec, ThreadId};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
-use super::many::insert_size;
+use super::many::{SHARED_BYTES_MAX, insert_size};
 use super::read::row_of;
 use super::row::{COLUMNS, TaskRow};
 use crate::batch::BatchRow;
@@ -86,7 +86,8 @@ impl BatchRow for NewRow {
         // In few sizes, so that there are few statements to prepare.
         let mut rest = rows;
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(insert_size(rest.len()));
+            let small = rest.iter().take_while(|row| row.spec.len() <= SHARED_BYTES_MAX).count();
+            let (now, later) = rest.split_at(insert_size(small));
             match insert(connection, now).await {
                 Ok(()) => outcomes.extend(now.iter().map(|_| Accepted::New)),
                 Err(error) if is_duplicate(&error) => one_by_one(connection, now, &mut outcomes).await?,

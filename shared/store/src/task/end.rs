@@ -6,7 +6,7 @@ use std::sync::Arc;
 use penstock_protocol::{Ending, Status, TaskKey, clock};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
-use super::many::{any_of, by_id, choice, padded, rounds};
+use super::many::{SHARED_BYTES_MAX, any_of, by_id, choice, padded, rounds};
 use super::read::{row_of, rows_of};
 use super::row::TaskRow;
 use crate::batch::BatchRow;
@@ -136,6 +136,10 @@ impl EndRow {
         Ok(Self { end, result, usage })
     }
 
+    fn bytes(&self) -> usize {
+        self.result.as_ref().map_or(0, String::len) + self.usage.as_ref().map_or(0, String::len)
+    }
+
     fn id(&self) -> Vec<u8> {
         self.end.key.task.0.as_bytes().to_vec()
     }
@@ -147,7 +151,13 @@ impl BatchRow for EndRow {
     async fn write(connection: &mut MySqlConnection, rows: &[Self]) -> Result<Vec<Ended>, sqlx::Error> {
         let mut found = 0;
         for round in rounds(rows, |row| row.end.key.task) {
-            found += update(connection, &padded(round)).await?;
+            let (small, large): (Vec<_>, Vec<_>) = round.into_iter().partition(|row| row.bytes() <= SHARED_BYTES_MAX);
+            if !small.is_empty() {
+                found += update(connection, &padded(small)).await?;
+            }
+            for row in large {
+                found += update(connection, &[row]).await?;
+            }
         }
         if found == rows.len() as u64 {
             return Ok(rows.iter().map(|_| Ended::Mine).collect());

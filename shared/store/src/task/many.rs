@@ -3,6 +3,10 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 
+/// A row with more text than this has a statement of its own: all rows of the largest batch together stay well below
+/// the 16 MiB that both servers take as one packet by default.
+pub(super) const SHARED_BYTES_MAX: usize = 32 * 1024;
+
 /// `CASE id WHEN ? THEN ? … END`: the value of a row, by its id.
 pub(super) fn choice(rows: usize) -> String {
     format!("CASE id{} END", " WHEN ? THEN ?".repeat(rows))
@@ -27,11 +31,12 @@ pub(super) fn padded<T: Copy>(mut rows: Vec<T>) -> Vec<T> {
     rows
 }
 
-/// The largest size of an INSERT that `rows` fill: a power of two, or one and a half of it.
+/// The largest size of an INSERT that `rows` fill: a power of two, or one and a half of it; 1 for none.
 pub(super) fn insert_size(rows: usize) -> usize {
+    let rows = rows.max(1);
     let power = (rows + 1).next_power_of_two() / 2;
     let more = power + power / 2;
-    if more <= rows { more } else { power.max(1) }
+    if more <= rows { more } else { power }
 }
 
 /// Splits items so that no id comes twice in a round: a client-minted id may be two tenants' at once, and [`choice`]
