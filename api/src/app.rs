@@ -8,6 +8,7 @@ use penstock_protocol::PlaceSource;
 use penstock_queue::Queue;
 use penstock_store::Store;
 use penstock_telemetry::Metrics;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,6 +28,8 @@ pub struct Parts {
     pub store: Store,
     /// Redis.
     pub queue: Queue,
+    /// Admissions that may be under way at once, so that a burst does not time out behind itself.
+    pub admissions: Semaphore,
     /// Keys in force.
     pub keys: KeyRing,
     /// Gives places in accept order.

@@ -60,6 +60,7 @@ pub async fn assemble(settings: Settings, shutdown: CancellationToken) -> Result
         settings,
         store,
         queue,
+        admissions: tokio::sync::Semaphore::new(crate::task::ADMISSIONS_MAX),
         keys,
         hub,
         metrics,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use penstock_protocol::TaskKey;
 use penstock_queue::{AdmitLimits, AdmitRequest, AdmitVerdict, QueueError, Reason, Rejected};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Submission;
 use crate::app::App;
@@ -18,6 +18,12 @@ use crate::metrics::Verdict;
 /// Another door that is storing the same request is given this long, asked this often.
 const PENDING_MAX: Duration = Duration::from_secs(2);
 const PENDING_ASK_EVERY: Duration = Duration::from_millis(20);
+
+/// Admissions under way at once. The time limit of an admission is for Redis, not for the burst's own calls before it: a
+/// thousand at once would time out behind each other, be asked again, and double the work.
+pub(crate) const UNDER_WAY_MAX: usize = 128;
+/// Longest wait for a turn; as long, and Redis is silent or too slow.
+const TURN_MAX: Duration = Duration::from_millis(500);
 
 /// What the queue said of a request that is not rejected.
 pub(super) enum Admission {
@@ -50,8 +56,13 @@ pub(super) async fn admit(
     let request = AdmitRequest { key, user, body_hash: &submission.body_hash, limits };
     let asked = Instant::now();
     loop {
+        let Ok(Ok(turn)) = timeout(TURN_MAX, app.admissions.acquire()).await else {
+            app.counts.admission(Verdict::NoAnswer, asked.elapsed());
+            return Err(Problem::unavailable("too many requests wait for the queue; nothing was accepted"));
+        };
         let since = Instant::now();
         let verdict = app.queue.admit(&request).await;
+        drop(turn);
         if matches!(verdict, Ok(AdmitVerdict::Pending)) && asked.elapsed() < PENDING_MAX {
             sleep(PENDING_ASK_EVERY).await;
             continue;

@@ -18,6 +18,7 @@ mod request;
 mod submission;
 mod view;
 
+pub(crate) use admission::UNDER_WAY_MAX as ADMISSIONS_MAX;
 pub use body::read_json;
 pub(crate) use field::allowed_ms;
 pub use field::{Priority, UserName};

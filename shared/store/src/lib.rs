@@ -1,6 +1,6 @@
 //! Every SQL statement of Penstock. MySQL keeps the truth; the end of a task is one conditional UPDATE here (law 4).
 //!
-//! Writes of one kind that wait together share one statement and so one commit ([`batch`]): durability does not cost
+//! Writes of one kind that wait together share one statement and so one commit (`batch`): durability does not cost
 //! throughput. Written for MySQL 8 and MariaDB 10.11; statements are static text made of static parts.
 
 mod batch;
