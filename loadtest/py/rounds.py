@@ -51,7 +51,10 @@ def main():
         print(f"{scenario}, round {number} of {rounds}", file=sys.stderr)
         broken += one_round(figures, scenario, script, settings)
     no, yes = (figures.median(scenario, f"{answer}_ms p(95)") for answer in ("rejected", "accepted"))
-    if no is not None and yes is not None and no >= yes:
+    # A thousand at once wait for each other, and the few that are accepted are among the first: only a burst that is
+    # served in one go is judged.
+    is_judged = (figures.median(scenario, "submitted") or 0) <= 200
+    if is_judged and no is not None and yes is not None and no >= yes:
         broken.append("a no is not faster than a yes")
         print(f"{scenario}: broken: 429 took {no} ms, 202 took {yes} ms (P95, median of the rounds)", file=sys.stderr)
     sys.exit(bool(broken))
