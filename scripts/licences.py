@@ -13,7 +13,8 @@ try:
 except ImportError:  # Python before 3.11
     from pip._vendor import tomli as tomllib
 
-REGISTRY = "registry+https://github.com/rust-lang/crates.io-index"
+# What cargo calls a package of its default registry.
+REGISTRY = re.compile(r"registry\+https://[^/]+/rust-lang/[^/]+-index$")
 
 
 def allowed(expression, allow):
@@ -52,7 +53,7 @@ def main():
     found = []
     for package in packages:
         name = f"{package['name']} {package['version']}"
-        if package["source"] not in (None, REGISTRY):
+        if package["source"] is not None and not REGISTRY.match(package["source"]):
             found.append(f"{name}: comes from {package['source']}")
         if not package["license"]:
             found.append(f"{name}: names no licence")
