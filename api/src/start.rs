@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use penstock_config::Settings;
 use penstock_protocol::PlaceSource;
-use penstock_queue::{ConnectError, Queue, QueueSettings, Shard, ShardError, WorkerId};
+use penstock_queue::{ConnectError, Queue, QueueSettings, ShardError, WorkerId};
 use penstock_store::{Store, StoreError};
 use penstock_telemetry::Metrics;
-use secrecy::ExposeSecret;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -73,7 +72,7 @@ pub async fn assemble(settings: Settings, shutdown: CancellationToken) -> Result
 
 /// Connects to Redis, again and again while it is away. Errors: it is there and cannot be used.
 async fn connect(settings: &Settings) -> Result<Queue, StartError> {
-    let queue = queue_settings(settings)?;
+    let queue = QueueSettings::from_settings(settings)?;
     let mut is_waiting = false;
     loop {
         match Queue::connect(queue.clone()).await {
@@ -87,18 +86,4 @@ async fn connect(settings: &Settings) -> Result<Queue, StartError> {
             connected => return Ok(connected?),
         }
     }
-}
-
-fn queue_settings(settings: &Settings) -> Result<QueueSettings, ShardError> {
-    let shard = Shard::new(&settings.deployment.id, &settings.queue.name, 0)?;
-    let redis = &settings.redis;
-    Ok(QueueSettings {
-        connect_timeout: redis.connect_timeout,
-        admit_timeout: redis.admission_timeout,
-        call_timeout: redis.script_timeout,
-        lease: settings.queue.lease,
-        events_keep: settings.events.keep,
-        debt_max_tokens: settings.queue.debt_max_tokens,
-        ..QueueSettings::new(redis.url.expose_secret(), shard)
-    })
 }

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use penstock_config::Settings;
-use penstock_queue::{Queue, QueueSettings, Shard, WorkerId};
+use penstock_queue::{Queue, QueueSettings, WorkerId};
 use penstock_recovery::{Recovery, RecoveryMetrics, RecoverySettings};
 use penstock_store::Store;
 use penstock_telemetry::Metrics;
-use secrecy::ExposeSecret;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +37,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let store = Store::connect(&settings.mysql)?;
     let gateway = models::gateway(&settings, &metrics)?;
     let worker = WorkerId::new(format!("w-{}", uuid::Uuid::now_v7().simple()))?;
-    let queue_settings = queue_settings(&settings)?;
+    let queue_settings = QueueSettings::from_settings(&settings)?;
     let queue = tokio::select! {
         queue = connect(&queue_settings) => queue?,
         _ = terminate.recv() => return Ok(()),
@@ -120,17 +119,4 @@ async fn connect(settings: &QueueSettings) -> anyhow::Result<Queue> {
         }
         tokio::time::sleep(RETRY_EVERY).await;
     }
-}
-
-fn queue_settings(settings: &Settings) -> anyhow::Result<QueueSettings> {
-    let shard = Shard::new(&settings.deployment.id, &settings.queue.name, 0)?;
-    Ok(QueueSettings {
-        connect_timeout: settings.redis.connect_timeout,
-        admit_timeout: settings.redis.admission_timeout,
-        call_timeout: settings.redis.script_timeout,
-        lease: settings.queue.lease,
-        events_keep: settings.events.keep,
-        debt_max_tokens: settings.queue.debt_max_tokens,
-        ..QueueSettings::new(settings.redis.url.expose_secret(), shard)
-    })
 }

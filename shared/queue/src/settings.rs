@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::Shard;
+use penstock_config::Settings;
+use secrecy::ExposeSecret;
+
+use crate::{Shard, ShardError};
 
 /// Address, shard and time limits of a queue.
 #[derive(Clone)]
@@ -36,6 +39,23 @@ pub struct QueueSettings {
 }
 
 impl QueueSettings {
+    /// The queue that the settings of a process name, with their time limits. Every process reads them here: one that
+    /// read another lease or another prefix would contradict the others.
+    ///
+    /// Errors: a deployment or queue name that cannot stand in keys.
+    pub fn from_settings(settings: &Settings) -> Result<Self, ShardError> {
+        let shard = Shard::new(&settings.deployment.id, &settings.queue.name, 0)?;
+        Ok(Self {
+            connect_timeout: settings.redis.connect_timeout,
+            admit_timeout: settings.redis.admission_timeout,
+            call_timeout: settings.redis.script_timeout,
+            lease: settings.queue.lease,
+            events_keep: settings.events.keep,
+            debt_max_tokens: settings.queue.debt_max_tokens,
+            ..Self::new(settings.redis.url.expose_secret(), shard)
+        })
+    }
+
     /// The usual time limits for the queue `shard` at `url`.
     #[must_use]
     pub fn new(url: impl Into<String>, shard: Shard) -> Self {
