@@ -1,14 +1,12 @@
 //! Puts the parts of a door together.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use penstock_config::Settings;
 use penstock_protocol::PlaceSource;
 use penstock_queue::{ConnectError, Queue, QueueSettings, ShardError, WorkerId};
 use penstock_store::{Store, StoreError};
 use penstock_telemetry::Metrics;
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -17,9 +15,6 @@ use crate::auth::KeyRing;
 use crate::events::Hub;
 use crate::metrics::ApiMetrics;
 use crate::tending;
-
-/// Pause between two tries to reach Redis.
-const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Why a door did not start.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +42,7 @@ pub enum StartError {
 pub async fn assemble(settings: Settings, shutdown: CancellationToken) -> Result<App, StartError> {
     let settings = Arc::new(settings);
     let store = Store::connect(&settings.mysql)?;
-    let connecting = connect(&settings);
+    let connecting = Queue::connect_when_there(QueueSettings::from_settings(&settings)?);
     let queue = shutdown.run_until_cancelled(connecting).await.ok_or(StartError::Stopped)??;
     let (tracker, metrics) = (TaskTracker::new(), Metrics::new());
     let keys = KeyRing::start(store.clone(), settings.api.keys_refresh, &tracker, shutdown.clone());
@@ -68,22 +63,4 @@ pub async fn assemble(settings: Settings, shutdown: CancellationToken) -> Result
     });
     tending::start(&app, WorkerId::new(format!("door-{}", uuid::Uuid::now_v7().simple()))?);
     Ok(app)
-}
-
-/// Connects to Redis, again and again while it is away. Errors: it is there and cannot be used.
-async fn connect(settings: &Settings) -> Result<Queue, StartError> {
-    let queue = QueueSettings::from_settings(settings)?;
-    let mut is_waiting = false;
-    loop {
-        match Queue::connect(queue.clone()).await {
-            Err(ConnectError::Queue(error)) if error.is_transient() => {
-                if !is_waiting {
-                    tracing::warn!(%error, "waiting for Redis");
-                }
-                is_waiting = true;
-                sleep(CONNECT_PAUSE).await;
-            }
-            connected => return Ok(connected?),
-        }
-    }
 }

@@ -21,8 +21,6 @@ use crate::metrics::WorkerMetrics;
 use crate::models;
 use crate::parts::Parts;
 
-/// Pause before a part that is away at start is tried again.
-const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// Time for the hand-back of what still runs when the drain is over.
 const HAND_BACK: Duration = Duration::from_millis(500);
 /// Findings of beats that may wait; more are found again by the next beat.
@@ -39,7 +37,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let worker = WorkerId::new(format!("w-{}", uuid::Uuid::now_v7().simple()))?;
     let queue_settings = QueueSettings::from_settings(&settings)?;
     let queue = tokio::select! {
-        queue = connect(&queue_settings) => queue?,
+        queue = Queue::connect_when_there(queue_settings.clone()) => queue?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
@@ -102,21 +100,4 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     tokio::task::block_in_place(|| heartbeat.leave());
     tracing::info!(left = attempts.len(), "the worker is gone");
     Ok(())
-}
-
-/// Connects to Redis, for as long as that takes; an unusable server is an error at once.
-async fn connect(settings: &QueueSettings) -> anyhow::Result<Queue> {
-    let mut is_away = false;
-    loop {
-        match Queue::connect(settings.clone()).await {
-            Ok(queue) => return Ok(queue),
-            Err(penstock_queue::ConnectError::Queue(error)) if error.is_transient() => {
-                if !std::mem::replace(&mut is_away, true) {
-                    tracing::warn!(%error, "Redis cannot be reached; trying on");
-                }
-            }
-            Err(error) => return Err(error.into()),
-        }
-        tokio::time::sleep(RETRY_EVERY).await;
-    }
 }

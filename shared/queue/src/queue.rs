@@ -10,6 +10,9 @@ use crate::settings::ms;
 use crate::shard::Keys;
 use crate::{ConnectError, Library, QueueError, QueueSettings, Shard};
 
+/// Pause before Redis is tried again at start.
+const CONNECT_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// Access to one shard of the queue. Cheap to clone; all clones share one connection.
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -30,6 +33,24 @@ impl Queue {
     /// runtime: a thread with a runtime of its own makes its own `Queue`.
     pub async fn connect(settings: QueueSettings) -> Result<Self, ConnectError> {
         Self::connect_with(settings, Library::new(&library_source())).await
+    }
+
+    /// Connects, again and again while Redis is away, with one line in the log; cancel by dropping.
+    ///
+    /// Errors: the server is there and cannot be used.
+    pub async fn connect_when_there(settings: QueueSettings) -> Result<Self, ConnectError> {
+        let mut is_away = false;
+        loop {
+            match Self::connect(settings.clone()).await {
+                Err(ConnectError::Queue(error)) if error.is_transient() => {
+                    if !std::mem::replace(&mut is_away, true) {
+                        tracing::warn!(%error, "waiting for Redis");
+                    }
+                    tokio::time::sleep(CONNECT_EVERY).await;
+                }
+                connected => return connected,
+            }
+        }
     }
 
     /// Connects with other verbs; tests prove with it that a broken verb is noticed.
