@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use penstock_config::Settings;
+use penstock_config::LiveSettings;
 use penstock_protocol::PlaceSource;
 use penstock_queue::Queue;
 use penstock_store::Store;
@@ -22,8 +22,8 @@ pub struct App(Arc<Parts>);
 
 /// The parts themselves.
 pub struct Parts {
-    /// Checked settings.
-    pub settings: Arc<Settings>,
+    /// Checked settings; hot ones may change.
+    pub settings: LiveSettings,
     /// MySQL.
     pub store: Store,
     /// Redis.

@@ -51,7 +51,7 @@ pub(crate) async fn bound(
     next: Next,
 ) -> Response {
     let Ok(_permit) = permits.try_acquire() else { return Problem::overloaded().into_response() };
-    let limit = app.settings.api.request_timeout;
+    let limit = app.settings.now().api.request_timeout;
     match timeout(limit, next.run(request)).await {
         Ok(response) => response,
         Err(_) => Problem::timed_out(limit.as_millis()).into_response(),

@@ -60,7 +60,7 @@ struct QueueState {
 async fn read_queue(State(app): State<App>, caller: Caller) -> Result<Json<QueueState>, Problem> {
     caller.require(Scope::Read)?;
     let gauges = app.queue.gauges().await.map_err(|_| Problem::unavailable("the queue does not answer"))?;
-    Ok(Json(QueueState::new(gauges, app.settings.queue.depth_max)))
+    Ok(Json(QueueState::new(gauges, app.settings.now().queue.depth_max)))
 }
 
 impl QueueState {

@@ -32,7 +32,7 @@ pub(crate) fn documented() -> OpenApiRouter<App> {
 /// The service of the front door. Errors: the OpenAPI document cannot be written.
 pub fn router(app: &App) -> Result<Router, serde_json::Error> {
     let document = Bytes::from(openapi::document()?);
-    let permits = Arc::new(Semaphore::new(app.settings.api.requests_max));
+    let permits = Arc::new(Semaphore::new(app.settings.now().api.requests_max));
     let bounded = Router::from(bounded()).layer(from_fn_with_state((app.clone(), permits), layers::bound));
     let router = bounded
         .merge(Router::from(health::routes()))

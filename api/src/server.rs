@@ -41,13 +41,14 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Serves until the app's shutdown, then drains. Returns whether everything ended within `api.drain_ms`.
 pub async fn serve(app: &App, router: Router, listener: TcpListener) -> bool {
-    let api = &app.settings.api;
-    let places = Arc::new(Semaphore::new(api.requests_max.saturating_add(app.settings.events.sockets_max)));
+    let settings = app.settings.now();
+    let places_max = settings.api.requests_max.saturating_add(settings.events.sockets_max);
+    let places = Arc::new(Semaphore::new(places_max));
     let shutdown = app.shutdown.clone();
     // The listener is dropped with the loop, so that whoever connects now goes to another door.
     shutdown.run_until_cancelled(accept_all(app, router, listener, places)).await;
     app.tracker.close();
-    let is_drained = timeout(api.drain, app.tracker.wait()).await.is_ok();
+    let is_drained = timeout(app.settings.now().api.drain, app.tracker.wait()).await.is_ok();
     if !is_drained {
         tracing::warn!(open = app.tracker.len(), "the drain took longer than api.drain_ms; what is open is dropped");
     }

@@ -1,8 +1,6 @@
 //! Puts the parts of a door together.
 
-use std::sync::Arc;
-
-use penstock_config::Settings;
+use penstock_config::LiveSettings;
 use penstock_protocol::PlaceSource;
 use penstock_queue::{ConnectError, Queue, QueueSettings, ShardError, WorkerId};
 use penstock_store::{Store, StoreError};
@@ -39,8 +37,9 @@ pub enum StartError {
 /// Connects everything and starts the loops behind it. They end with `shutdown`.
 ///
 /// Waits for Redis; MySQL may come later: until then the door is not ready.
-pub async fn assemble(settings: Settings, shutdown: CancellationToken) -> Result<App, StartError> {
-    let settings = Arc::new(settings);
+pub async fn assemble(live: impl Into<LiveSettings>, shutdown: CancellationToken) -> Result<App, StartError> {
+    let live = live.into();
+    let settings = live.now();
     let store = Store::connect(&settings.mysql)?;
     let connecting = Queue::connect_when_there(QueueSettings::from_settings(&settings)?);
     let queue = shutdown.run_until_cancelled(connecting).await.ok_or(StartError::Stopped)??;
@@ -51,7 +50,7 @@ pub async fn assemble(settings: Settings, shutdown: CancellationToken) -> Result
     let app = App::new(Parts {
         places: PlaceSource::new(getrandom::u32()?, settings.queue.priority_head_start_ms),
         counts: ApiMetrics::register(&metrics),
-        settings,
+        settings: live,
         store,
         queue,
         admissions: tokio::sync::Semaphore::new(crate::task::ADMISSIONS_MAX),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use penstock_queue::{ConnectError, WorkerId};
-use penstock_recovery::{Recovery, RecoveryMetrics, RecoverySettings};
+use penstock_recovery::{Recovery, RecoveryMetrics};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::app::App;
@@ -21,8 +21,7 @@ const LOOKS_SKIPPED: u32 = 4;
 pub(crate) fn start(app: &App, name: WorkerId) {
     let mut metrics = RecoveryMetrics::default();
     app.metrics.register(|registry| metrics = RecoveryMetrics::register(registry));
-    let settings = RecoverySettings::from(&app.settings.queue);
-    let recovery = Recovery::new(app.queue.clone(), app.store.clone(), name, settings, metrics);
+    let recovery = Recovery::new(app.queue.clone(), app.store.clone(), name, app.settings.clone(), metrics);
     app.tracker.spawn(recovery.run(app.shutdown.clone()));
     let (tending, shutdown) = (app.clone(), app.shutdown.clone());
     app.tracker.spawn(async move { shutdown.run_until_cancelled(tick_alone(tending)).await });

@@ -44,7 +44,7 @@ impl Health {
     }
 
     fn beats(&self) -> bool {
-        self.last_beat.borrow().is_some_and(|at| at.elapsed() < self.parts.settings.queue.lease)
+        self.last_beat.borrow().is_some_and(|at| at.elapsed() < self.parts.settings.now().queue.lease)
     }
 }
 

@@ -30,10 +30,10 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let settings = penstock_config::load(arguments.config.as_deref())?.settings;
-    penstock_telemetry::start_logs(&settings.log)?;
+    let loaded = penstock_config::load(arguments.config.as_deref())?;
+    penstock_telemetry::start_logs(&loaded.settings.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let done = runtime.block_on(worker::run(settings));
+    let done = runtime.block_on(worker::run(loaded));
     // Whatever an agent still does, the process ends on time.
     runtime.shutdown_timeout(SHUTDOWN);
     done

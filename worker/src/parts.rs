@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_config::Settings;
+use penstock_config::LiveSettings;
 use penstock_gateway::Gateway;
 use penstock_queue::{Queue, WorkerId};
 use penstock_recovery::Recovery;
@@ -14,7 +14,7 @@ use crate::metrics::WorkerMetrics;
 /// The parts of a worker. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Parts {
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: LiveSettings,
     pub(crate) queue: Queue,
     pub(crate) store: Store,
     pub(crate) gateway: Arc<Gateway>,

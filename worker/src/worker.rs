@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use penstock_config::Settings;
+use penstock_config::{Loaded, SettingsMetrics, Watcher};
 use penstock_queue::{Queue, QueueSettings, WorkerId};
-use penstock_recovery::{Recovery, RecoveryMetrics, RecoverySettings};
+use penstock_recovery::{Recovery, RecoveryMetrics};
 use penstock_store::Store;
 use penstock_telemetry::Metrics;
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,11 +27,15 @@ const HAND_BACK: Duration = Duration::from_millis(500);
 const FINDINGS_MAX: usize = 256;
 
 /// Runs a worker until SIGTERM or SIGINT, then drains it.
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(loaded: Loaded) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let metrics = Metrics::new();
-    let settings = Arc::new(settings);
+    let counts = SettingsMetrics::default();
+    metrics.register(|to| counts.register(to));
+    let (live, watcher) = Watcher::new(loaded, counts);
+    let (settings, stop) = (live.now(), CancellationToken::new());
+    tokio::spawn(stop.clone().run_until_cancelled_owned(watcher.run()));
     let store = Store::connect(&settings.mysql)?;
     let gateway = models::gateway(&settings, &metrics)?;
     let worker = WorkerId::new(format!("w-{}", uuid::Uuid::now_v7().simple()))?;
@@ -45,7 +49,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         queue.clone(),
         store.clone(),
         worker.clone(),
-        RecoverySettings::from(&settings.queue),
+        live.clone(),
         metrics.register(RecoveryMetrics::register),
     );
     let parts = Parts {
@@ -56,10 +60,9 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         leases: Leases::default(),
         worker: worker.clone(),
         metrics: metrics.register(WorkerMetrics::register),
-        settings: Arc::clone(&settings),
+        settings: live.clone(),
     };
 
-    let stop = CancellationToken::new();
     let (attempts, background) = (TaskTracker::new(), TaskTracker::new());
     let (found, findings) = mpsc::channel(FINDINGS_MAX);
     let mut heartbeat = Heartbeat::start(
@@ -91,7 +94,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     heartbeat.close_slots();
     stop.cancel();
     attempts.close();
-    if tokio::time::timeout(settings.worker.drain, attempts.wait()).await.is_err() {
+    if tokio::time::timeout(live.now().worker.drain, attempts.wait()).await.is_err() {
         tracing::info!(running = attempts.len(), "the drain time is over: what still runs is handed back");
         parts.leases.stop_all(Stop::HandBack);
         drop(tokio::time::timeout(HAND_BACK, attempts.wait()).await);

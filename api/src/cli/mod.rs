@@ -74,7 +74,7 @@ pub fn run() -> ExitCode {
 fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
     let load = || penstock_config::load(arguments.config.as_deref()).context("the settings were refused");
     match arguments.command.unwrap_or(Command::Serve) {
-        Command::Serve => serve::run(load()?.settings),
+        Command::Serve => serve::run(load()?),
         Command::Migrate => with_store(&load()?, async |store| Ok(store.migrate().await?)),
         Command::Config { reference: true } => print::line(penstock_config::reference().trim_end()),
         Command::Config { reference: false } => print::line(penstock_config::effective(&load()?).trim_end()),

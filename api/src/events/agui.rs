@@ -80,8 +80,8 @@ pub(super) async fn run_agent(State(app): State<App>, Path(agent): Path<String>,
 
 async fn run(app: &App, agent: String, request: Request) -> Result<Events, Problem> {
     let (parts, body) = request.into_parts();
-    let input: RunAgentInput = read_json(&parts.headers, body, app.settings.api.body_bytes_max).await?;
-    if !app.settings.agents.contains_key(&agent) {
+    let input: RunAgentInput = read_json(&parts.headers, body, app.settings.now().api.body_bytes_max).await?;
+    if !app.settings.now().agents.contains_key(&agent) {
         return Err(Problem::unknown_agent(&agent));
     }
     let task = input.run_id;

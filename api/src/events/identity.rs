@@ -15,7 +15,7 @@ const TICKET_PREFIX: &str = "penstock.ticket.";
 
 /// The caller, who may read. Errors: 403 for a foreign page, 401, 403 without the scope, 503.
 pub(super) async fn reader(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
-    check_origin(headers, &app.settings.api.allowed_origins)?;
+    check_origin(headers, &app.settings.now().api.allowed_origins)?;
     let caller = if headers.contains_key(header::AUTHORIZATION) {
         Caller::authenticate(&app.keys, headers)?
     } else {

@@ -70,7 +70,7 @@ async fn relay(app: App, mut line: Line, mut stay: Stay, tenant: TenantNo) -> (L
     let mut tasks = Tasks {
         feed: Feed::new(&app.hub),
         tenant,
-        tasks_max: app.settings.events.tasks_per_socket_max,
+        tasks_max: app.settings.now().events.tasks_per_socket_max,
         by_task: HashMap::new(),
         by_ticket: HashMap::new(),
     };

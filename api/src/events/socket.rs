@@ -110,7 +110,7 @@ where
     if has_comments {
         upgrade.set_selected_protocol(HeaderValue::from_static(SUBPROTOCOL));
     }
-    let (app, ping_every) = (app.clone(), app.settings.events.ping_every);
+    let (app, ping_every) = (app.clone(), app.settings.now().events.ping_every);
     let token = app.tracker.token();
     Ok(upgrade.on_upgrade(move |socket| async move {
         let line = Line::new(socket, ping_every, has_comments);

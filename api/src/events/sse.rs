@@ -117,7 +117,7 @@ impl Events {
             Full::Process => Problem::overloaded(),
             Full::Key => Problem::too_many_sockets(seats.per_key_max()),
         })?;
-        let ping_every = app.settings.events.ping_every;
+        let ping_every = app.settings.now().events.ping_every;
         Ok(Self {
             feed: Feed::new(&app.hub),
             stay: Stay::begin(app, caller, way, Some(seat)),

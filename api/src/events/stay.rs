@@ -41,7 +41,7 @@ impl Stay {
             key: caller.key,
             changed: app.keys.changed(),
             shutdown: app.shutdown.clone(),
-            drain: app.settings.api.drain,
+            drain: app.settings.now().api.drain,
             leave_at: None,
             metrics,
             way,

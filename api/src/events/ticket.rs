@@ -45,7 +45,7 @@ pub(super) async fn make_ticket(State(app): State<App>, caller: Caller) -> Resul
     caller.require(Scope::Read)?;
     let mut random = [0_u8; RANDOM_BYTES];
     getrandom::fill(&mut random).map_err(|_| Problem::internal())?;
-    let (ticket, keep) = (URL_SAFE_NO_PAD.encode(random), app.settings.events.ticket);
+    let (ticket, keep) = (URL_SAFE_NO_PAD.encode(random), app.settings.now().events.ticket);
     let bound = format!("{} {}", caller.key.0, caller.scopes);
     app.queue.put_ticket(&name(&ticket), &bound, keep).await.map_err(silent)?;
     let expires_in_ms = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);

@@ -118,7 +118,8 @@ fn records(
     proof: &penstock_queue::Admitted,
     submission: Submission,
 ) -> (NewTask, QueuedTask) {
-    let (key, queue) = (proof.key(), &app.settings.queue);
+    let (key, settings) = (proof.key(), app.settings.now());
+    let queue = &settings.queue;
     let (thread, accepted_ms) = (submission.thread(key.task), clock::wall_ms());
     let priority = submission.priority.get();
     let place = app.places.next(accepted_ms, priority);

@@ -80,7 +80,8 @@ pub(super) async fn admit(
 }
 
 fn limits(app: &App, caller: &Caller, submission: &Submission) -> AdmitLimits {
-    let queue = &app.settings.queue;
+    let settings = app.settings.now();
+    let queue = &settings.queue;
     AdmitLimits {
         depth_max: queue.depth_max,
         tenant_depth_max: caller.allowance.depth_max.map_or(queue.tenant_depth_max, u64::from),

@@ -42,7 +42,7 @@ pub(super) async fn cancel_task(
     // It goes on when the client leaves: the row and its publication belong together.
     let work = carry_out(app.clone(), key);
     let row = app.tracker.spawn(work).await.unwrap_or_else(|_| Err(Problem::internal()))?;
-    let links = Links::of(&app.settings.api.public_url, &headers, key.task);
+    let links = Links::of(&app.settings.now().api.public_url, &headers, key.task);
     Ok(Json(TaskDetail::new(&row, None, links)))
 }
 

@@ -77,16 +77,16 @@ pub(super) async fn submit_task(State(app): State<App>, request: Request) -> Res
 
 /// Check 1: a body within the limit, well formed, for an agent that exists.
 async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Submission, Problem> {
-    let request: SubmitRequest = read_json(headers, body, app.settings.api.body_bytes_max).await?;
+    let request: SubmitRequest = read_json(headers, body, app.settings.now().api.body_bytes_max).await?;
     let idempotency_key = IdempotencyKey::read(headers)?;
-    if !app.settings.agents.contains_key(&request.agent) {
+    if !app.settings.now().agents.contains_key(&request.agent) {
         return Err(Problem::unknown_agent(&request.agent));
     }
     request.into_submission(idempotency_key)
 }
 
 fn answer(app: &App, headers: &HeaderMap, submitted: &Submitted) -> Response {
-    let links = Links::of(&app.settings.api.public_url, headers, submitted.key.task);
+    let links = Links::of(&app.settings.now().api.public_url, headers, submitted.key.task);
     let location = links.path();
     let body = SubmitAnswer {
         task_id: submitted.key.task,
@@ -101,7 +101,7 @@ fn answer(app: &App, headers: &HeaderMap, submitted: &Submitted) -> Response {
         response.headers_mut().insert(header::LOCATION, location);
     }
     if let Some(depth) = submitted.depth {
-        places_left(response.headers_mut(), app.settings.queue.depth_max, depth, submitted.wait_ms);
+        places_left(response.headers_mut(), app.settings.now().queue.depth_max, depth, submitted.wait_ms);
     }
     response
 }

@@ -40,7 +40,7 @@ pub(super) async fn read_task(
     let row = app.store.task(key).await.map_err(|error| Problem::of_store(&error))?;
     let row = row.ok_or_else(Problem::task_not_found)?;
     let waiting = waiting(&app, &row).await;
-    let links = Links::of(&app.settings.api.public_url, &headers, key.task);
+    let links = Links::of(&app.settings.now().api.public_url, &headers, key.task);
     Ok(Json(TaskDetail::new(&row, waiting, links)))
 }
 

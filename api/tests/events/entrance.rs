@@ -101,7 +101,7 @@ async fn a_ticket_opens_one_socket_on_any_replica() {
     assert_whole(&socket.rest().await, 1);
 
     // A door on the same Redis and MySQL redeems what this one made.
-    let other = penstock_api::start::assemble((*door.app.settings).clone(), door.app.shutdown.clone()).await.unwrap();
+    let other = penstock_api::start::assemble(door.app.settings.clone(), door.app.shutdown.clone()).await.unwrap();
     let listener = penstock_api::server::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let router = penstock_api::router(&other).unwrap();

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use crate::{ConfigError, DEFAULT_TOML, Settings, check};
 
 /// Sections whose keys are names chosen by the operator: a file that has the section replaces the defaults' names.
-const NAMED: [&str; 3] = ["providers", "chains", "agents"];
+pub(crate) const NAMED: [&str; 3] = ["providers", "chains", "agents"];
 /// Short environment names that other tools share.
 const SHORT: [(&str, &str); 3] =
     [("REDIS_URL", "redis.url"), ("DATABASE_URL", "mysql.url"), ("RUST_LOG", "log.filter")];
@@ -31,6 +31,10 @@ pub enum Origin {
 pub struct Loaded {
     /// Checked settings.
     pub settings: Settings,
+    /// The operator's file, if there is one.
+    pub(crate) file: Option<PathBuf>,
+    /// Its text.
+    pub(crate) text: String,
     /// All values, as merged.
     pub(crate) table: Table,
     /// Dotted path → origin; paths that are absent are defaults.
@@ -52,7 +56,15 @@ impl fmt::Display for Origin {
 /// Errors name the key's path and its origin.
 pub fn load(file: Option<&Path>) -> Result<Loaded, ConfigError> {
     let named = environment("PENSTOCK_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-    layered(file.or(named.as_deref()), std::env::vars())
+    let Some(path) = file.or(named.as_deref()) else { return layered(None, variables()) };
+    let text =
+        std::fs::read_to_string(path).map_err(|cause| ConfigError::Unreadable { path: path.to_owned(), cause })?;
+    layered(Some((path, &text)), variables())
+}
+
+/// All variables of the process.
+pub(crate) fn variables() -> std::env::Vars {
+    std::env::vars()
 }
 
 /// One variable; `None` where it is unset or not UTF-8.
@@ -62,15 +74,13 @@ pub(crate) fn environment(variable: &str) -> Option<String> {
 }
 
 pub(crate) fn layered(
-    file: Option<&Path>,
+    file: Option<(&Path, &str)>,
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<Loaded, ConfigError> {
     let mut table = parse(Path::new("default.toml"), DEFAULT_TOML)?;
     let mut origins = BTreeMap::new();
-    if let Some(path) = file {
-        let text =
-            std::fs::read_to_string(path).map_err(|cause| ConfigError::Unreadable { path: path.to_owned(), cause })?;
-        let over = parse(path, &text)?;
+    if let Some((path, text)) = file {
+        let over = parse(path, text)?;
         for section in NAMED {
             if over.contains_key(section) {
                 table.remove(section);
@@ -84,9 +94,16 @@ pub(crate) fn layered(
             origins.insert(path, Origin::Environment(name));
         }
     }
-    let settings = typed(&table, &origins)?;
+    let settings = checked(&table, &origins)?;
+    let (file, text) = file.map(|(path, text)| (path.to_owned(), text.to_owned())).unzip();
+    Ok(Loaded { settings, file, text: text.unwrap_or_default(), table, origins })
+}
+
+/// The settings that a table of values says, typed and checked.
+pub(crate) fn checked(table: &Table, origins: &BTreeMap<String, Origin>) -> Result<Settings, ConfigError> {
+    let settings = typed(table, origins)?;
     check::relations(&settings)?;
-    Ok(Loaded { settings, table, origins })
+    Ok(settings)
 }
 
 fn parse(path: &Path, text: &str) -> Result<Table, ConfigError> {
@@ -172,14 +189,8 @@ mod tests {
     use super::*;
 
     fn with(file: Option<&str>, variables: &[(&str, &str)]) -> Result<Loaded, ConfigError> {
-        let path = std::env::temp_dir().join(format!("penstock-config-{:?}.toml", std::thread::current().id()));
-        if let Some(text) = file {
-            std::fs::write(&path, text).unwrap();
-        }
         let variables = variables.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
-        let loaded = layered(file.map(|_| path.as_path()), variables);
-        let _ = std::fs::remove_file(&path);
-        loaded
+        layered(file.map(|text| (Path::new("own.toml"), text)), variables)
     }
 
     #[test]

@@ -2,21 +2,31 @@
 //!
 //! Unknown keys and contradicting values are refused at start, with the key's path and what to write instead. This is
 //! the only crate that reads the environment.
+//!
+//! A process that runs follows its file ([`Watcher`]): hot keys take effect, the rest waits for a restart. Settings are
+//! asked for when they are needed ([`LiveSettings::now`]), not kept.
 
 mod check;
 mod duration;
 mod error;
+mod hot;
 mod layers;
+mod live;
+mod metrics;
 mod print;
 mod settings;
+mod watcher;
 
 pub use error::ConfigError;
 pub use layers::{Loaded, Origin, load};
+pub use live::LiveSettings;
+pub use metrics::SettingsMetrics;
 pub use print::{effective, reference};
 pub use settings::{
     Agent, Api, Chain, Deployment, Dialect, Events, Gateway, Hop, Log, LogFormat, Mysql, Provider, Queue, Redis,
     Settings, Worker,
 };
+pub use watcher::Watcher;
 
 /// The commented default settings, as compiled in.
 pub const DEFAULT_TOML: &str = include_str!("default.toml");

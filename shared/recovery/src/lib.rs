@@ -18,4 +18,4 @@ mod recovery;
 pub use error::RecoveryError;
 pub use metrics::RecoveryMetrics;
 pub use publish::queued_task;
-pub use recovery::{Recovery, RecoverySettings};
+pub use recovery::Recovery;

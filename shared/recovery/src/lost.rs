@@ -37,7 +37,7 @@ impl Recovery {
     async fn recover_one(&self, task: &LostTask, row: &TaskRow) -> Result<bool, RecoveryError> {
         // The next claim counts this crash, so `crashes` of a running row is one behind.
         let crashes = row.crashes + u32::from(row.status == Status::Running);
-        let is_given_up = crashes >= self.settings.crashes_max;
+        let is_given_up = crashes >= self.settings.now().queue.crashes_max;
         match self.queue.reap(task, &self.reaper, is_given_up || row.status.is_terminal()).await? {
             ReapVerdict::NotLost => return Ok(false),
             ReapVerdict::Requeued => {

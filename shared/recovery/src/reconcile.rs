@@ -19,10 +19,13 @@ impl Recovery {
     /// come. (Redis holding an ended row is found by the claim, the beat or the reaper: each reads the row first.)
     pub(crate) async fn compare(&self, census: &Census) -> Result<(), RecoveryError> {
         // One process of the fleet is enough each time, whichever comes first.
-        if !self.queue.take_turn("compare", self.settings.reconcile_every / 2).await? {
+        if !self.queue.take_turn("compare", self.settings.now().queue.reconcile_every / 2).await? {
             return Ok(());
         }
-        let may_adopt = u128::from(census.since_wipe_ms) < self.settings.adoption.as_millis();
+        let settings = self.settings.now();
+        // Live workers adopt their tasks in this time after a rebuild.
+        let adoption = settings.queue.lease + settings.queue.beat_every;
+        let may_adopt = u128::from(census.since_wipe_ms) < adoption.as_millis();
         let mut drift = 0_i64;
         let mut page = self.store.open_tasks(None, PAGE_ROWS).await?;
         while let Some(last) = page.last() {
@@ -53,7 +56,7 @@ impl Recovery {
     /// By the clock of the machine that compares and of the door that accepted; a skew shifts the wait, nothing more,
     /// since an enqueue beside the door's own changes nothing.
     fn is_old_enough(&self, row: &TaskRow) -> bool {
-        let age_min = u64::try_from(self.settings.age_min.as_millis()).unwrap_or(u64::MAX);
+        let age_min = u64::try_from(self.settings.now().queue.reconcile_age_min.as_millis()).unwrap_or(u64::MAX);
         matches!(row.status, Status::Queued | Status::Running)
             && clock::wall_ms().saturating_sub(row.accepted_ms) >= age_min
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use penstock_config::Queue as QueueSection;
+use penstock_config::LiveSettings;
 use penstock_queue::{CensusState, Queue, WorkerId};
 use penstock_store::Store;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -15,50 +15,20 @@ const CENSUS_EVERY: Duration = Duration::from_secs(1);
 /// A turn is over before the next look, so that every second has its census.
 const CENSUS_TURN: Duration = Duration::from_millis(900);
 
-/// Bounds that recovery goes by.
-#[derive(Clone, Copy, Debug)]
-pub struct RecoverySettings {
-    /// Attempts that may end by a lost worker before a task is given up.
-    pub crashes_max: u32,
-    /// How often rows and book are compared.
-    pub reconcile_every: Duration,
-    /// Rows younger than this are left to their door.
-    pub age_min: Duration,
-    /// A lease and a beat: live workers adopt their tasks in this time after a rebuild.
-    pub adoption: Duration,
-}
-
 /// What mends the queue. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Recovery {
     pub(crate) queue: Queue,
     pub(crate) store: Store,
     pub(crate) reaper: WorkerId,
-    pub(crate) settings: RecoverySettings,
+    pub(crate) settings: LiveSettings,
     pub(crate) metrics: RecoveryMetrics,
-}
-
-impl From<&QueueSection> for RecoverySettings {
-    fn from(queue: &QueueSection) -> Self {
-        Self {
-            crashes_max: queue.crashes_max,
-            reconcile_every: queue.reconcile_every,
-            age_min: queue.reconcile_age_min,
-            adoption: queue.lease + queue.beat_every,
-        }
-    }
 }
 
 impl Recovery {
     /// Recovery on behalf of `reaper`: a worker's id, or a door's own.
     #[must_use]
-    pub fn new(
-        queue: Queue,
-        store: Store,
-        reaper: WorkerId,
-        settings: RecoverySettings,
-        metrics: RecoveryMetrics,
-    ) -> Self {
+    pub fn new(queue: Queue, store: Store, reaper: WorkerId, settings: LiveSettings, metrics: RecoveryMetrics) -> Self {
         Self { queue, store, reaper, settings, metrics }
     }
 
@@ -75,7 +45,7 @@ impl Recovery {
                 () = stop.cancelled() => return,
                 _ = every.tick() => {}
             }
-            let is_due = compared.elapsed() >= self.settings.reconcile_every;
+            let is_due = compared.elapsed() >= self.settings.now().queue.reconcile_every;
             let step = tokio::select! {
                 () = stop.cancelled() => return,
                 step = self.step(is_due) => step,
@@ -109,6 +79,6 @@ impl Recovery {
 
     /// A rebuild that has not opened by then was left by a process that died.
     fn rebuild_patience_ms(&self) -> u64 {
-        u64::try_from(self.settings.reconcile_every.as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.settings.now().queue.reconcile_every.as_millis()).unwrap_or(u64::MAX)
     }
 }

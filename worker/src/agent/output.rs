@@ -45,13 +45,14 @@ pub(crate) struct Output<'a> {
 impl<'a> Output<'a> {
     /// Goes on after the event that `start` wrote.
     pub(crate) fn new(parts: &'a Parts, claim: &Claim, lease: &'a Lease) -> Self {
+        let settings = parts.settings.now();
         Self {
             queue: &parts.queue,
             lease,
             key: claim.row().key,
             attempt: claim.attempt(),
-            merge: parts.settings.events.merge,
-            merge_bytes_max: parts.settings.events.merge_bytes_max,
+            merge: settings.events.merge,
+            merge_bytes_max: settings.events.merge_bytes_max,
             last: LastEvent { n: 1, seq: claim.started_seq() },
             waiting: Vec::new(),
             waiting_bytes: 0,

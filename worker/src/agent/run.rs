@@ -49,7 +49,7 @@ pub(crate) async fn run(
         Ok(spec) => spec,
         Err(error) => return failed(ErrorCode::Internal, error.to_string()),
     };
-    let transcript = match Transcript::of(claim.row(), &spec, &parts.store, &parts.settings.worker).await {
+    let transcript = match Transcript::of(claim.row(), &spec, &parts.store, &parts.settings.now().worker).await {
         Ok(transcript) => transcript,
         // MySQL is away: the task is tried again later.
         Err(error) => {
@@ -75,7 +75,7 @@ pub(crate) async fn run(
         messages: transcript.for_model(&agent.instructions),
         ..ModelRequest::default()
     };
-    let limit = parts.settings.worker.answer_bytes_max;
+    let limit = parts.settings.now().worker.answer_bytes_max;
     let turn = Turn {
         gateway: &parts.gateway,
         scope: CallScope { task: claim.row().key, deadline: Some(deadline(parts, claim)) },
@@ -135,7 +135,7 @@ async fn left_open(parts: &Parts, claim: &Claim) -> OpenItems {
 
 /// The moment at which the attempt is over: the task's own deadline, or the longest life of an attempt.
 fn deadline(parts: &Parts, claim: &Claim) -> Instant {
-    let longest = parts.settings.worker.attempt_max;
+    let longest = parts.settings.now().worker.attempt_max;
     let left = claim.row().deadline_left_ms.map_or(longest, Duration::from_millis);
     Instant::now() + left.min(longest)
 }

@@ -12,12 +12,14 @@ use crate::parts::Parts;
 /// Claims, runs and ends the task of `entry`.
 pub(crate) async fn attempt(parts: Parts, entry: ReadyEntry) {
     let began = Instant::now();
-    let Some((claim, lease)) = take(&parts, &entry).await else {
+    // One view for the whole attempt: what the claim has judged is what runs.
+    let settings = parts.settings.now();
+    let Some((claim, lease)) = take(&parts, &settings, &entry).await else {
         parts.metrics.ended(AttemptEnd::Stale);
         return;
     };
     // `take` has seen that the agent is there.
-    let Some(agent) = parts.settings.agents.get(&claim.row().agent) else { return };
+    let Some(agent) = settings.agents.get(&claim.row().agent) else { return };
     parts.metrics.running.inc();
     let (mut output, mut account) = (Output::new(&parts, &claim, &lease), Account::default());
     let outcome = run(&parts, &claim, &lease, agent, &mut output, &mut account).await;

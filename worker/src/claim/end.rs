@@ -59,7 +59,7 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn may_fail_again(&self) -> bool {
-        self.claim.row().failures + 1 < self.parts.settings.queue.failures_max
+        self.claim.row().failures + 1 < self.parts.settings.now().queue.failures_max
     }
 
     /// Stores the end, then publishes what the row says: this end, or the one that came first.

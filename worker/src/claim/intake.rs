@@ -36,7 +36,7 @@ impl Intake {
     }
 
     async fn turn(self, parts: Parts, stop: CancellationToken, attempts: TaskTracker) {
-        let slots = Arc::new(Semaphore::new(parts.settings.worker.slots));
+        let slots = Arc::new(Semaphore::new(parts.settings.now().worker.slots));
         let mut reader = parts.queue.ready_reader(parts.worker.clone());
         let mut is_away = false;
         loop {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use penstock_config::Settings;
 use penstock_protocol::{Ending, ErrorCode, Event, Status};
 use penstock_queue::{QueueError, ReadyEntry, StartVerdict};
 use penstock_store::{Claimed, End, StoreError, TaskRow};
@@ -45,10 +46,10 @@ impl Claim {
 /// Makes the attempt of `entry` this worker's own. `None`: there is nothing to run; whatever had to be said was said.
 ///
 /// Unanswered steps are tried again for one lease; after that the entry counts as lost and comes back one attempt higher.
-pub(crate) async fn take(parts: &Parts, entry: &ReadyEntry) -> Option<(Claim, Lease)> {
-    let give_up = Instant::now() + parts.settings.queue.lease;
+pub(crate) async fn take(parts: &Parts, settings: &Settings, entry: &ReadyEntry) -> Option<(Claim, Lease)> {
+    let give_up = Instant::now() + settings.queue.lease;
     let row = claim(parts, entry, give_up).await?;
-    if let Some(ending) = end_before_start(parts, &row) {
+    if let Some(ending) = end_before_start(settings, &row) {
         end_unstarted(parts, &row, ending).await;
         return None;
     }
@@ -116,16 +117,16 @@ async fn set_right(parts: &Parts, entry: &ReadyEntry, refused: Claimed) -> Resul
 }
 
 /// Why a claimed task need not start at all.
-fn end_before_start(parts: &Parts, row: &TaskRow) -> Option<Ending> {
+fn end_before_start(settings: &Settings, row: &TaskRow) -> Option<Ending> {
     if row.deadline_left_ms == Some(0) {
         let error = Some((ErrorCode::Deadline, "the deadline passed before a worker was free".to_owned()));
         return Some(Ending { status: Status::Expired, result: None, error, usage: Vec::new() });
     }
-    if row.crashes >= parts.settings.queue.crashes_max {
+    if row.crashes >= settings.queue.crashes_max {
         let why = format!("{} workers were lost while they ran this task", row.crashes);
         return Some(Ending::failed(ErrorCode::AttemptsExhausted, why));
     }
-    if !parts.settings.agents.contains_key(&row.agent) {
+    if !settings.agents.contains_key(&row.agent) {
         let why = format!("this worker's settings have no agent named `{}`", row.agent);
         return Some(Ending::failed(ErrorCode::UnknownAgent, why));
     }
