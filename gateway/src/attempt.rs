@@ -11,11 +11,11 @@ use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Body, Method, Request, Response};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::endpoint::{Endpoint, Passage};
+use crate::exit::Exit;
 use crate::gate::GatePermit;
-use crate::hop::Hop;
 use crate::metrics::GatewayMetrics;
-use crate::provider::openai::{Answer, Progress, Trouble, trouble_of_response};
-use crate::settings::Timers;
+use crate::provider::{Answer, Progress, Trouble};
 use crate::{CallScope, Outcome};
 
 /// The id of the task at the vendor's, for its support and for operators.
@@ -38,34 +38,63 @@ pub(crate) struct Attempt {
     pub(crate) permit: GatePermit,
 }
 
-/// Counts one attempt exactly once; dropped without an outcome, it counts as dropped by the caller.
+/// Ends one attempt exactly once: its metric, its breaker, its gate's push-back. Dropped without an outcome, by a cancel or
+/// a panic, the attempt counts as dropped by the caller.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    hop: Arc<Hop>,
+    exit: Arc<Exit>,
+    passage: Passage,
     metrics: GatewayMetrics,
-    is_counted: bool,
+    is_ended: bool,
 }
 
 impl Tally {
-    pub(crate) fn new(hop: Arc<Hop>, metrics: GatewayMetrics) -> Self {
-        Self { hop, metrics, is_counted: false }
+    pub(crate) fn new(exit: Arc<Exit>, passage: Passage, metrics: GatewayMetrics) -> Self {
+        Self { exit, passage, metrics, is_ended: false }
     }
 
-    pub(crate) fn hop(&self) -> &Hop {
-        &self.hop
+    pub(crate) fn exit(&self) -> &Arc<Exit> {
+        &self.exit
     }
 
-    pub(crate) fn count(&mut self, outcome: Outcome) {
-        if !self.is_counted {
-            self.is_counted = true;
-            self.metrics.count(&self.hop.labels, outcome);
+    pub(crate) fn endpoint(&self) -> &Arc<Endpoint> {
+        self.passage.endpoint()
+    }
+
+    /// Asks the breaker again, just before the send. Tripped meanwhile: another way in, or the attempt ends unsent.
+    pub(crate) fn admit_again(&mut self, avoided: Option<&Arc<Endpoint>>) -> Result<(), Trouble> {
+        if self.passage.breaker.still() {
+            return Ok(());
+        }
+        match self.exit.admit(avoided) {
+            Ok(passage) => self.passage = passage,
+            Err(trouble) => {
+                self.end(trouble.outcome, None);
+                return Err(trouble);
+            }
+        }
+        Ok(())
+    }
+
+    /// The first token is there.
+    pub(crate) fn first_token(&self, waited: Duration) {
+        self.passage.breaker.first_token();
+        self.metrics.first_token(&self.exit.labels, waited);
+    }
+
+    /// The attempt is over; `hint`: the wait that the vendor asked for. Only the first end counts.
+    pub(crate) fn end(&mut self, outcome: Outcome, hint: Option<Duration>) {
+        if !self.is_ended {
+            self.is_ended = true;
+            self.metrics.count(&self.exit.labels, outcome);
+            self.exit.ended(&mut self.passage, outcome, hint);
         }
     }
 }
 
 impl Drop for Tally {
     fn drop(&mut self) {
-        self.count(Outcome::Dropped);
+        self.end(Outcome::Dropped, None);
     }
 }
 
@@ -76,32 +105,31 @@ pub(crate) async fn open(
     client: &reqwest::Client,
     body: Bytes,
     scope: &CallScope,
-    timers: &Timers,
     give_up: Instant,
     mut tally: Tally,
     permit: GatePermit,
 ) -> Result<Attempt, Trouble> {
     let began = Instant::now();
+    let timers = tally.exit().timers;
     let bounds = [
         (began + timers.first_token, Outcome::FirstToken),
-        (give_up, Outcome::FirstToken),
+        (give_up, Outcome::TimeBox),
         (began + timers.total, Outcome::Total),
         (scope.deadline.unwrap_or(began + timers.total), Outcome::Deadline),
     ];
     // Of equal moments the first named counts.
-    let (until, outcome) =
-        bounds.into_iter().min_by_key(|(moment, _)| *moment).unwrap_or((give_up, Outcome::FirstToken));
-    let opened = match timeout_at(until, first_token(client, tally.hop(), body, scope)).await {
+    let (until, outcome) = bounds.into_iter().min_by_key(|(moment, _)| *moment).unwrap_or((give_up, Outcome::TimeBox));
+    let opened = match timeout_at(until, first_token(client, tally.exit(), tally.endpoint(), body, scope)).await {
         Ok(opened) => opened,
         Err(_) => Err(Trouble::own(outcome, "")),
     };
     match opened {
         Ok((response, answer)) => {
-            tally.metrics.first_token(&tally.hop.labels, began.elapsed());
+            tally.first_token(began.elapsed());
             Ok(Attempt { response, answer, tally, began, permit })
         }
         Err(trouble) => {
-            tally.count(trouble.outcome);
+            tally.end(trouble.outcome, trouble.hint);
             Err(trouble)
         }
     }
@@ -109,12 +137,13 @@ pub(crate) async fn open(
 
 async fn first_token(
     client: &reqwest::Client,
-    hop: &Hop,
+    exit: &Exit,
+    endpoint: &Endpoint,
     body: Bytes,
     scope: &CallScope,
 ) -> Result<(Response, Answer), Trouble> {
-    let mut request = Request::new(Method::POST, hop.url.clone());
-    *request.headers_mut() = hop.headers.clone();
+    let mut request = Request::new(Method::POST, endpoint.url.clone());
+    *request.headers_mut() = endpoint.headers.clone();
     if let Ok(id) = HeaderValue::try_from(scope.task.to_string()) {
         request.headers_mut().insert(CLIENT_REQUEST_ID, id);
     }
@@ -124,10 +153,10 @@ async fn first_token(
         Trouble::own(outcome, reason(cause))
     })?;
     if !response.status().is_success() {
-        return Err(error_answer(response, hop).await);
+        return Err(error_answer(response, exit).await);
     }
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let mut answer = Answer::new(content_type, hop.is_quota_throttle);
+    let mut answer = exit.dialect.answer(content_type, exit.is_quota_throttle);
     while *answer.progress() == Progress::Waiting {
         read(&mut response, &mut answer).await;
     }
@@ -149,7 +178,7 @@ pub(crate) async fn read(response: &mut Response, answer: &mut Answer) {
     }
 }
 
-async fn error_answer(mut response: Response, hop: &Hop) -> Trouble {
+async fn error_answer(mut response: Response, exit: &Exit) -> Trouble {
     let mut body = Vec::new();
     let until = Instant::now() + ERROR_BODY_WAIT;
     while let Ok(Ok(Some(bytes))) = timeout_at(until, response.chunk()).await {
@@ -159,7 +188,7 @@ async fn error_answer(mut response: Response, hop: &Hop) -> Trouble {
             break;
         }
     }
-    trouble_of_response(response.status(), response.headers(), &body, hop.is_quota_throttle)
+    exit.dialect.trouble(response.status(), response.headers(), &body, exit.is_quota_throttle)
 }
 
 /// The innermost cause in words, without the URL.

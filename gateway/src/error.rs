@@ -6,8 +6,8 @@ use std::time::Duration;
 use penstock_protocol::ErrorCode;
 
 use crate::Outcome;
-use crate::hop::Hop;
-use crate::provider::openai::Trouble;
+use crate::exit::Exit;
+use crate::provider::Trouble;
 
 /// Settings from which no gateway can be built.
 #[derive(Debug, thiserror::Error)]
@@ -19,10 +19,16 @@ pub enum BuildError {
         chain: String,
     },
     /// An exit of a provider that is not declared.
-    #[error("chain `{chain}` names the unknown provider `{provider}`")]
+    #[error("a chain names `{provider}/{model}`, but no provider is named `{provider}`")]
     UnknownProvider {
-        /// Name of the chain.
-        chain: String,
+        /// Name of the provider.
+        provider: String,
+        /// Name of the model.
+        model: String,
+    },
+    /// A provider without a place to call.
+    #[error("provider `{provider}` has no endpoint")]
+    NoEndpoint {
         /// Name of the provider.
         provider: String,
     },
@@ -57,6 +63,14 @@ pub enum GatewayError {
     /// The request cannot be written as JSON.
     #[error("the request cannot be written as JSON")]
     Unwritable(#[from] serde_json::Error),
+    /// Every hop of the chain is closed off (breaker, parked, limit used up); nothing was sent.
+    #[error("every exit of chain `{chain}` is closed off; the nearest opens in {} s", retry_after.as_secs_f64().ceil())]
+    AllExitsDown {
+        /// Name of the chain.
+        chain: String,
+        /// When the nearest one opens.
+        retry_after: Duration,
+    },
     /// The exits were tried and failed.
     #[error(transparent)]
     Failed(#[from] CallFailed),
@@ -90,7 +104,18 @@ impl GatewayError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::UnknownChain { .. } | Self::Unwritable(_) => ErrorCode::Internal,
+            Self::AllExitsDown { .. } => ErrorCode::AllExitsDown,
             Self::Failed(failed) => failed.code(),
+        }
+    }
+
+    /// The least time until the whole call, made anew, may end better; `None`: it would not.
+    #[must_use]
+    pub fn retry_in(&self) -> Option<Duration> {
+        match self {
+            Self::AllExitsDown { retry_after, .. } => Some(*retry_after),
+            Self::Failed(failed) if failed.outcome.is_transient() => Some(failed.retry_after.unwrap_or_default()),
+            Self::Failed(_) | Self::UnknownChain { .. } | Self::Unwritable(_) => None,
         }
     }
 }
@@ -107,24 +132,28 @@ impl CallFailed {
             | Outcome::RateLimited
             | Outcome::PlanExhausted
             | Outcome::Denied
-            | Outcome::NoPermit => ErrorCode::AllExitsDown,
+            | Outcome::TimeBox
+            | Outcome::NoPermit
+            | Outcome::Exhausted
+            | Outcome::Tripped
+            | Outcome::Parked => ErrorCode::AllExitsDown,
             _ => ErrorCode::ProviderError,
         }
     }
 }
 
 /// The error of a call whose last attempt ended in `trouble`.
-pub(crate) fn failed(hop: &Hop, trouble: Trouble, attempts: u32) -> CallFailed {
+pub(crate) fn failed(exit: &Exit, trouble: Trouble, attempts: u32) -> CallFailed {
     CallFailed {
         outcome: trouble.outcome,
-        provider: hop.labels.provider.clone(),
-        model: hop.labels.model.clone(),
+        provider: exit.labels.provider.clone(),
+        model: exit.labels.model.clone(),
         attempts,
         status: trouble.status,
         code: trouble.code,
         message: trouble.message,
         // A call now would only wait at the gate.
-        retry_after: trouble.hint.or((trouble.outcome == Outcome::RateLimited).then(|| hop.gate.push_back_time())),
+        retry_after: trouble.hint.or((trouble.outcome == Outcome::RateLimited).then(|| exit.gate.push_back_time())),
     }
 }
 
@@ -141,6 +170,11 @@ fn describe(outcome: Outcome) -> &'static str {
         Outcome::PlanExhausted => "has no plan or credit left",
         Outcome::Denied => "refused the gateway's key or does not know the model",
         Outcome::Refused => "refused the request",
+        Outcome::ContextTooLong => "takes no request of this length",
+        Outcome::TimeBox => "gave no first token before the call's time was over",
+        Outcome::Exhausted => "has no room left in its limit",
+        Outcome::Tripped => "is left alone after failures",
+        Outcome::Parked => "is left alone after an answer that no retry mends",
         Outcome::Total => "took longer than a call may",
         Outcome::Deadline => "did not answer before the deadline",
         Outcome::NoPermit => "had no permit free in time",

@@ -28,6 +28,11 @@ impl Fields {
         Ok(())
     }
 
+    /// Takes a member out.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(held, _)| held != name);
+    }
+
     /// The bytes of a member.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&RawValue> {

@@ -1,50 +1,47 @@
-//! One exit at run time: where its calls go, what they carry, and its gate.
+//! One place in a chain: an exit, and how requests are changed for it.
+//!
+//! Options belong to the hop and are applied after the switch to it: what one vendor wants (a thinking switch, sampling) means
+//! nothing to the next, or is an error there.
 
 use std::sync::Arc;
 
-use reqwest::Url;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use secrecy::ExposeSecret;
+use bytes::Bytes;
 
-use crate::error::BuildError;
-use crate::gate::Gate;
-use crate::metrics::ExitLabels;
-use crate::settings::{Exit, GateSettings, Provider};
+use crate::exit::Exit;
+use crate::provider::Outgoing;
+use crate::settings::HopOptions;
+use crate::{Fields, ModelRequest};
 
-/// A provider and model, shared by every chain that names it.
+/// A place in a chain.
 #[derive(Debug)]
 pub(crate) struct Hop {
-    pub(crate) labels: ExitLabels,
-    pub(crate) url: Url,
-    pub(crate) headers: HeaderMap,
-    pub(crate) gate: Gate,
-    /// DashScope says `insufficient_quota` when tokens per minute are used up; elsewhere it means no money.
-    pub(crate) is_quota_throttle: bool,
+    pub(crate) exit: Arc<Exit>,
+    options: HopOptions,
 }
 
 impl Hop {
-    pub(crate) fn new(exit: &Exit, provider: &Provider, gate: GateSettings) -> Result<Self, BuildError> {
-        let name = || exit.provider.clone();
-        let endpoint = format!("{}/chat/completions", provider.base_url.trim_end_matches('/'));
-        let url = Url::parse(&endpoint)
-            .ok()
-            .filter(|url| matches!(url.scheme(), "http" | "https"))
-            .ok_or_else(|| BuildError::BaseUrl { provider: name(), base_url: provider.base_url.clone() })?;
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if let Some(key) = &provider.api_key {
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret()))
-                .map_err(|_| BuildError::ApiKey { provider: name() })?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
-        }
-        Ok(Self {
-            is_quota_throttle: url.host_str().is_some_and(|host| host.ends_with(".aliyuncs.com")),
-            labels: ExitLabels { provider: Arc::from(exit.provider.as_str()), model: Arc::from(exit.model.as_str()) },
-            url,
-            headers,
-            gate: Gate::new(gate),
+    pub(crate) fn new(exit: Arc<Exit>, options: HopOptions) -> Self {
+        Self { exit, options }
+    }
+
+    /// The body that asks this hop.
+    pub(crate) fn body(&self, request: &ModelRequest) -> Result<Bytes, serde_json::Error> {
+        self.exit.dialect.body(&Outgoing {
+            model: &self.exit.labels.model,
+            messages: &request.messages,
+            fields: &self.fields(&request.fields)?,
+            has_cache_markers: self.options.has_cache_markers,
         })
+    }
+
+    fn fields(&self, callers: &Fields) -> Result<Fields, serde_json::Error> {
+        let mut fields = callers.clone();
+        for name in &self.options.drop {
+            fields.remove(name);
+        }
+        for (name, value) in self.options.set.iter() {
+            fields.set(name, &value)?;
+        }
+        Ok(fields)
     }
 }

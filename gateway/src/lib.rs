@@ -5,22 +5,29 @@
 //! factory builds HTTP clients.
 
 mod attempt;
+pub mod breaker;
+mod call;
 mod chunk;
 mod client;
+mod endpoint;
 mod error;
+mod exit;
 mod fields;
 mod gate;
 mod gateway;
 mod hop;
 mod metrics;
 mod outcome;
+mod patience;
 mod provider;
 mod request;
 mod retry;
+mod route;
 pub mod settings;
 mod sse;
 mod stream;
 mod tool_call;
+mod verdict;
 
 pub use chunk::{FinishReason, ModelChunk};
 pub use client::install_tls_provider;
@@ -31,5 +38,5 @@ pub use metrics::GatewayMetrics;
 pub use outcome::Outcome;
 pub use request::{ChatMessage, ModelRequest};
 pub use settings::Settings;
-pub use stream::ModelStream;
+pub use stream::{Fallback, ModelStream};
 pub use tool_call::ToolCall;

@@ -1,5 +1,6 @@
 //! What the gateway counts. Labels are configured names and the closed list of outcomes.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ const FIRST_TOKEN_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.
 pub struct GatewayMetrics {
     calls: Family<CallLabels, Counter>,
     first_token: Family<ExitLabels, Histogram, fn() -> Histogram>,
+    fallbacks: Family<FallbackLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -34,8 +36,21 @@ struct CallLabels {
     verdict: Outcome,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FallbackLabels {
+    from: String,
+    to: String,
+    reason: Outcome,
+}
+
+impl fmt::Display for ExitLabels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.provider, self.model)
+    }
+}
+
 impl EncodeLabelValue for Outcome {
-    fn encode(&self, encoder: &mut LabelValueEncoder) -> Result<(), std::fmt::Error> {
+    fn encode(&self, encoder: &mut LabelValueEncoder) -> Result<(), fmt::Error> {
         self.as_str().encode(encoder)
     }
 }
@@ -46,6 +61,7 @@ impl GatewayMetrics {
         let metrics = Self {
             calls: Family::default(),
             first_token: Family::new_with_constructor(|| Histogram::new(FIRST_TOKEN_BUCKETS)),
+            fallbacks: Family::default(),
         };
         registry.register("model_calls", "Attempts on a provider and model, by how they ended", metrics.calls.clone());
         registry.register(
@@ -53,7 +69,17 @@ impl GatewayMetrics {
             "Time from the permit to the first token",
             metrics.first_token.clone(),
         );
+        registry.register(
+            "model_fallbacks",
+            "Calls served by another hop than their chain's first, by why it was left",
+            metrics.fallbacks.clone(),
+        );
         metrics
+    }
+
+    pub(crate) fn fell_back(&self, from: &ExitLabels, to: &ExitLabels, reason: Outcome) {
+        let labels = FallbackLabels { from: from.to_string(), to: to.to_string(), reason };
+        self.fallbacks.get_or_create(&labels).inc();
     }
 
     pub(crate) fn count(&self, exit: &ExitLabels, verdict: Outcome) {

@@ -14,8 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::attempt::{Attempt, Tally, drain, read};
 use crate::error::{CallFailed, failed};
 use crate::gate::GatePermit;
-use crate::provider::openai::{Answer, Progress, Trouble};
-use crate::settings::Timers;
+use crate::provider::{Answer, Progress, Trouble};
 use crate::{ModelChunk, Outcome};
 
 /// A model's answer, arriving.
@@ -27,17 +26,38 @@ pub struct ModelStream {
     tally: Tally,
     clock: Clock,
     attempts: u32,
+    fallback: Option<Fallback>,
     provider: Arc<str>,
     model: Arc<str>,
 }
 
+/// That another hop than the first serves, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// `provider/model` of the chain's first hop.
+    pub from: String,
+    /// Why it was left.
+    pub reason: Outcome,
+}
+
 impl ModelStream {
-    pub(crate) fn new(attempt: Attempt, timers: &Timers, deadline: Option<Instant>, attempts: u32) -> Self {
-        let labels = &attempt.tally.hop().labels;
-        let (provider, model) = (labels.provider.clone(), labels.model.clone());
+    pub(crate) fn new(attempt: Attempt, deadline: Option<Instant>, attempts: u32, fallback: Option<Fallback>) -> Self {
+        let exit = attempt.tally.exit();
+        let (provider, model) = (exit.labels.provider.clone(), exit.labels.model.clone());
+        let timers = exit.timers;
         let clock = Clock::new(attempt.began + timers.total, deadline, timers.idle);
         let Attempt { response, answer, tally, permit, .. } = attempt;
-        Self { answer, response: Some(response), permit: Some(permit), tally, clock, attempts, provider, model }
+        Self {
+            answer,
+            response: Some(response),
+            permit: Some(permit),
+            tally,
+            clock,
+            attempts,
+            fallback,
+            provider,
+            model,
+        }
     }
 
     /// Name of the provider that serves.
@@ -50,6 +70,18 @@ impl ModelStream {
     #[must_use]
     pub fn model(&self) -> &str {
         &self.model
+    }
+
+    /// Whether another hop than the first serves.
+    #[must_use]
+    pub fn fallback(&self) -> Option<&Fallback> {
+        self.fallback.as_ref()
+    }
+
+    /// Attempts sent until one gave its first token.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.attempts
     }
 
     /// What the vendor has counted so far; after a failure, of what was received.
@@ -104,7 +136,7 @@ impl ModelStream {
         // Taken, so that a reader who leaves now frees both.
         let _permit = self.permit.take();
         if let Some(response) = self.response.take() {
-            self.tally.count(Outcome::CleanEnd);
+            self.tally.end(Outcome::CleanEnd, None);
             drain(response).await;
         }
     }
@@ -113,11 +145,8 @@ impl ModelStream {
         self.response = None;
         self.permit = None;
         let outcome = after_first_token(trouble.outcome);
-        self.tally.count(outcome);
-        if outcome == Outcome::RateLimited {
-            self.tally.hop().gate.push_back(trouble.hint);
-        }
-        let failed = failed(self.tally.hop(), Trouble { outcome, ..trouble }, self.attempts);
+        self.tally.end(outcome, trouble.hint);
+        let failed = failed(self.tally.exit(), Trouble { outcome, ..trouble }, self.attempts);
         tracing::warn!(
             provider = &*failed.provider,
             model = &*failed.model,

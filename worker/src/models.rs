@@ -1,7 +1,13 @@
 //! Builds the model gateway from the settings.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use penstock_config::{Settings, secret_from_env};
-use penstock_gateway::settings::{Exit, GateSettings, Provider, RetrySettings, Timers};
+use penstock_gateway::settings::{
+    BreakerSettings, Exit, GateSettings, Hop, HopOptions, ParkingSettings, Provider, RetryBudgetSettings,
+    RetrySettings, Timers,
+};
 use penstock_gateway::{BuildError, Gateway, GatewayMetrics};
 use penstock_telemetry::Metrics;
 
@@ -12,11 +18,14 @@ pub(crate) fn gateway(settings: &Settings, metrics: &Metrics) -> Result<Gateway,
         if api_key.is_none() && !provider.api_key_env.is_empty() {
             tracing::warn!(provider = %name, "{} is not set: provider `{name}` is called without a key", provider.api_key_env);
         }
-        (name.clone(), Provider { base_url: provider.base_url.clone(), api_key })
+        (name.clone(), Provider { api_key, ..Provider::at(provider.base_url.clone()) })
     });
     let chains = settings.chains.iter().map(|(name, chain)| {
-        let exit = |hop: &penstock_config::Hop| Exit { provider: hop.provider.clone(), model: hop.model.clone() };
-        (name.clone(), chain.hops.iter().map(exit).collect())
+        let hop = |hop: &penstock_config::Hop| Hop {
+            exit: Exit { provider: hop.provider.clone(), model: hop.model.clone() },
+            options: HopOptions::default(),
+        };
+        (name.clone(), chain.hops.iter().map(hop).collect())
     });
     let g = &settings.gateway;
     let settings = penstock_gateway::Settings {
@@ -24,7 +33,15 @@ pub(crate) fn gateway(settings: &Settings, metrics: &Metrics) -> Result<Gateway,
         chains: chains.collect(),
         timers: Timers { connect: g.connect, first_token: g.first_token, idle: g.idle, total: g.total },
         gate: GateSettings { permits: g.permits, spacing: g.spacing, push_back: g.push_back },
-        retry: RetrySettings { attempts: g.attempts_per_hop, time_box: g.time_box },
+        retry: RetrySettings {
+            attempts: g.attempts_per_hop,
+            time_box: g.time_box,
+            wait: Duration::from_secs(30),
+            budget: RetryBudgetSettings { percent: 20, per_second: 1, burst: 20 },
+        },
+        models: BTreeMap::new(),
+        breaker: BreakerSettings::default(),
+        parking: ParkingSettings { plan_exhausted: Duration::from_secs(300), denied: Duration::from_secs(60) },
         idle_connections_max: g.idle_connections_max,
     };
     Gateway::new(&settings, metrics.register(GatewayMetrics::register))

@@ -36,6 +36,7 @@ async fn each_failure_before_the_first_token_has_its_outcome_and_number_of_attem
         ("status=413,shape=html", Outcome::Refused, 1),
         ("status=422", Outcome::Refused, 1),
         ("status=400,code=content_filter", Outcome::Refused, 1),
+        ("status=400,code=context_length_exceeded", Outcome::ContextTooLong, 1),
     ] {
         let house = house().await;
         let (chunks, failure) = house.ask(behaviour).await;
@@ -89,7 +90,7 @@ async fn a_rate_limit_in_the_middle_of_an_answer_holds_the_next_call_back() {
 async fn a_provider_that_cannot_be_reached_is_tried_twice() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let house = house_with(|settings| {
-        settings.providers.get_mut("fake").unwrap().base_url = format!("http://{closed}/v1");
+        settings.providers.get_mut("fake").unwrap().endpoints[0].base_url = format!("http://{closed}/v1");
     })
     .await;
     let failure = house.ask("instant").await.1.unwrap();
@@ -113,7 +114,7 @@ async fn a_connection_that_does_not_open_is_given_up_by_its_own_timer() {
         assert!(held.len() < 100, "the backlog does not fill");
     }
     let house = house_with(|settings| {
-        settings.providers.get_mut("fake").unwrap().base_url = format!("http://{address}/v1");
+        settings.providers.get_mut("fake").unwrap().endpoints[0].base_url = format!("http://{address}/v1");
         settings.timers.connect = Duration::from_millis(100);
     })
     .await;
@@ -124,9 +125,9 @@ async fn a_connection_that_does_not_open_is_given_up_by_its_own_timer() {
 #[tokio::test]
 async fn an_error_says_who_failed_and_why_but_nothing_about_our_key() {
     let house = house().await;
-    let refused = house.ask("status=400,code=context_length_exceeded").await.1.unwrap();
+    let refused = house.ask("status=400,code=invalid_value").await.1.unwrap();
     assert_eq!(refused.to_string(), "fake/m refused the request: the fake provider was asked to fail with 400");
-    assert_eq!((refused.status, refused.code.as_deref()), (Some(400), Some("context_length_exceeded")));
+    assert_eq!((refused.status, refused.code.as_deref()), (Some(400), Some("invalid_value")));
     let denied = house.ask("status=401").await.1.unwrap();
     assert_eq!(denied.to_string(), "fake/m refused the gateway's key or does not know the model");
     assert!(denied.message.contains("401"), "operators see the words: {}", denied.message);
@@ -154,7 +155,9 @@ fn settings_that_name_nothing_are_refused() {
     let error = build(&|settings| settings.chains.get_mut("chain").unwrap().clear()).unwrap();
     assert!(matches!(error, BuildError::EmptyChain { .. }), "{error}");
     for base_url in ["", "api.openai.com/v1", "ftp://x/v1"] {
-        let error = build(&|settings| settings.providers.get_mut("fake").unwrap().base_url = base_url.into()).unwrap();
+        let error =
+            build(&|settings| settings.providers.get_mut("fake").unwrap().endpoints[0].base_url = base_url.into())
+                .unwrap();
         assert!(matches!(error, BuildError::BaseUrl { .. }), "{error}");
     }
     let error = build(&|settings| {

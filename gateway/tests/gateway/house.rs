@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use penstock_gateway::settings::{Exit, GateSettings, Provider, RetrySettings, Timers};
+use penstock_gateway::settings::{
+    BreakerSettings, Exit, GateSettings, Hop, HopOptions, ParkingSettings, Provider, RetryBudgetSettings,
+    RetrySettings, Timers,
+};
 use penstock_gateway::{
     CallFailed, CallScope, ChatMessage, Gateway, GatewayError, GatewayMetrics, ModelChunk, ModelRequest, ModelStream,
     Settings,
@@ -26,11 +29,11 @@ pub(crate) struct House {
 
 /// Short timers, so that tests of them are short; they are settings like any others.
 pub(crate) fn settings(base_url: &str) -> Settings {
-    let provider = Provider { base_url: base_url.to_owned(), api_key: Some("sk-test".to_owned().into()) };
-    let exit = Exit { provider: "fake".into(), model: "m".into() };
+    let provider = Provider { api_key: Some("sk-test".to_owned().into()), ..Provider::at(base_url) };
     Settings {
         providers: BTreeMap::from([("fake".into(), provider)]),
-        chains: BTreeMap::from([("chain".into(), vec![exit])]),
+        chains: BTreeMap::from([("chain".into(), vec![hop("fake", "m")])]),
+        models: BTreeMap::new(),
         timers: Timers {
             connect: Duration::from_secs(1),
             first_token: Duration::from_secs(5),
@@ -38,9 +41,22 @@ pub(crate) fn settings(base_url: &str) -> Settings {
             total: Duration::from_secs(10),
         },
         gate: GateSettings { permits: 64, spacing: Duration::ZERO, push_back: Duration::from_millis(400) },
-        retry: RetrySettings { attempts: 2, time_box: Duration::from_secs(10) },
+        retry: retry(2, Duration::from_secs(10)),
+        breaker: BreakerSettings { failures: 100, ..BreakerSettings::default() },
+        parking: ParkingSettings { plan_exhausted: Duration::from_secs(300), denied: Duration::from_secs(60) },
         idle_connections_max: 64,
     }
+}
+
+pub(crate) fn hop(provider: &str, model: &str) -> Hop {
+    let exit = Exit { provider: provider.into(), model: model.into() };
+    Hop { exit, options: HopOptions::default() }
+}
+
+/// A budget that no test of something else uses up.
+pub(crate) fn retry(attempts: u32, time_box: Duration) -> RetrySettings {
+    let budget = RetryBudgetSettings { percent: 100, per_second: 1_000, burst: 1_000 };
+    RetrySettings { attempts, time_box, wait: Duration::from_secs(5), budget }
 }
 
 pub(crate) async fn house() -> House {
@@ -63,7 +79,7 @@ pub(crate) fn request(behaviour: &str) -> ModelRequest {
 }
 
 pub(crate) fn scope() -> CallScope {
-    CallScope { task: TaskKey::new(TenantNo(7), TaskId::mint()), deadline: None }
+    CallScope::of(TaskKey::new(TenantNo(7), TaskId::mint()))
 }
 
 impl House {

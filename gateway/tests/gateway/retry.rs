@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use penstock_gateway::settings::RetrySettings;
 use penstock_gateway::{ModelChunk, Outcome};
 use penstock_loadtest::fake::expected_text;
 
-use crate::house::{eventually, house, house_with, request, scope, text_and_rest};
+use crate::house::{eventually, house, house_with, request, retry, scope, text_and_rest};
 
 #[tokio::test]
 async fn a_second_attempt_mends_what_failed_before_the_first_token() {
@@ -82,7 +81,7 @@ async fn a_wait_beyond_the_time_box_or_the_deadline_is_not_begun() {
 
 #[tokio::test]
 async fn attempts_are_bounded_and_some_outcomes_are_tried_only_once_more() {
-    let five = RetrySettings { attempts: 5, time_box: Duration::from_secs(20) };
+    let five = retry(5, Duration::from_secs(20));
     let house = house_with(|settings| settings.retry = five).await;
     assert_eq!(house.ask("status=500").await.1.unwrap().attempts, 5);
     assert_eq!(house.ask("garbage=0").await.1.unwrap().attempts, 2);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use penstock_config::Agent;
-use penstock_gateway::{CallScope, GatewayError, ModelRequest};
+use penstock_gateway::{CallScope, ModelRequest};
 use penstock_protocol::{ErrorCode, Event, EventId};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -78,7 +78,7 @@ pub(crate) async fn run(
     let limit = parts.settings.now().worker.answer_bytes_max;
     let turn = Turn {
         gateway: &parts.gateway,
-        scope: CallScope { task: claim.row().key, deadline: Some(deadline(parts, claim)) },
+        scope: CallScope { deadline: Some(deadline(parts, claim)), ..CallScope::of(claim.row().key) },
         lease,
         answer_bytes_max: limit,
     };
@@ -94,11 +94,7 @@ pub(crate) async fn run(
             failed(ErrorCode::LimitReached, format!("the answer is longer than worker.answer_bytes_max = {limit}"))
         }
         Err(Interrupted::Failed(error)) => {
-            let retry_in = match &error {
-                GatewayError::Failed(call) if call.outcome.is_transient() => Some(call.retry_after.unwrap_or_default()),
-                _ => None,
-            };
-            Outcome::Failed { code: error.code(), message: error.to_string(), retry_in }
+            Outcome::Failed { code: error.code(), message: error.to_string(), retry_in: error.retry_in() }
         }
     };
     // A failed run is closed by RUN_ERROR and a retried one by its next attempt; every other end closes its items here.

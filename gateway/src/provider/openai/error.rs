@@ -16,6 +16,15 @@ use crate::retry::{hint_in_body, hint_in_headers};
 /// Longest text of a vendor that is kept.
 const MESSAGE_CHARS_MAX: usize = 500;
 
+/// How vendors say that a request is longer than the model's context.
+const TOO_LONG: [&str; 5] = [
+    "maximum context length",
+    "prompt is too long",
+    "input token count",
+    "exceeds the maximum number of tokens",
+    "exceed context limit",
+];
+
 /// What went wrong with an attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
@@ -37,6 +46,11 @@ impl Trouble {
     /// Trouble that no vendor reported.
     pub(crate) fn own(outcome: Outcome, message: impl Into<Box<str>>) -> Self {
         Self { outcome, status: None, code: None, message: message.into(), hint: None, is_retry_useless: false }
+    }
+
+    /// The exit is closed off for `wait`; nothing was sent.
+    pub(crate) fn closed_off(outcome: Outcome, wait: Duration) -> Self {
+        Self { hint: Some(wait), ..Self::own(outcome, "") }
     }
 }
 
@@ -141,9 +155,17 @@ impl Said {
             Some(408 | 425 | 500..=599) => Outcome::Server,
             // A redirect means a wrong base URL: as useless as an unknown model.
             Some(300..=399 | 401 | 403 | 404) => Outcome::Denied,
+            Some(400..=499) if self.is_context_too_long() => Outcome::ContextTooLong,
             Some(400..=499) => Outcome::Refused,
+            None if self.is_context_too_long() => Outcome::ContextTooLong,
             _ => self.outcome_of_words(),
         }
+    }
+
+    /// Some vendors have a code for it, most have only words.
+    fn is_context_too_long(&self) -> bool {
+        let text = self.text.to_lowercase();
+        self.says(&["context_length", "context_window"]) || TOO_LONG.iter().any(|words| text.contains(words))
     }
 
     fn outcome_of_words(&self) -> Outcome {
@@ -151,7 +173,7 @@ impl Said {
             Outcome::RateLimited
         } else if self.says(&["authentication", "permission", "api_key", "not_found", "unauthenticated"]) {
             Outcome::Denied
-        } else if self.says(&["invalid_request", "invalid_argument", "context_length", "badrequest", "bad_request"]) {
+        } else if self.says(&["invalid_request", "invalid_argument", "badrequest", "bad_request"]) {
             Outcome::Refused
         } else {
             Outcome::Server

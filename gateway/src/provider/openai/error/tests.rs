@@ -31,7 +31,7 @@ fn every_vendors_body_gives_code_message_and_outcome() {
         (
             400,
             r#"{"object":"error","message":"maximum context length is 4096","type":"BadRequestError","param":null,"code":400}"#,
-            Outcome::Refused,
+            Outcome::ContextTooLong,
             Some("BadRequestError"),
             "maximum context length is 4096",
         ),

@@ -1,0 +1,193 @@
+//! The way of one call along its chain: from hop to hop until one has given its first token.
+//!
+//! Law 9: a switch happens only before the first token. Law 12: attempts, waits and the time before the first token are
+//! bounded. A hop is left when its outcome says so ([`verdict`]); a hop that is closed off costs the call nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::attempt::{Attempt, Tally, open};
+use crate::endpoint::Endpoint;
+use crate::error::{CallFailed, GatewayError, failed};
+use crate::exit::Exit;
+use crate::hop::Hop;
+use crate::metrics::GatewayMetrics;
+use crate::patience::Patience;
+use crate::provider::Trouble;
+use crate::retry::{RetryBudget, back_off, jitter_up};
+use crate::route::{Chain, Routes};
+use crate::stream::{Fallback, ModelStream};
+use crate::verdict::{Again, Next, verdict};
+use crate::{CallScope, ModelRequest, Outcome};
+
+/// Longest wait of one call for a vendor's hint; a longer one is told to the caller instead.
+const HINT_MAX: Duration = Duration::from_secs(60);
+/// Least time after which a caller is told to come back where every hop is closed off.
+const REOPENING_MIN: Duration = Duration::from_secs(1);
+
+/// One call under way.
+pub(crate) struct Call<'a> {
+    pub(crate) routes: &'a Routes,
+    pub(crate) metrics: &'a GatewayMetrics,
+    pub(crate) retry_budget: &'a RetryBudget,
+    pub(crate) request: &'a ModelRequest,
+    pub(crate) scope: &'a CallScope,
+    /// Everything before the first token ends by then.
+    pub(crate) give_up: Instant,
+    /// How long it still waits for rate limits where another hop could serve.
+    pub(crate) patience: Patience,
+    /// Attempts that were sent.
+    pub(crate) attempts: u32,
+}
+
+/// Why a hop was left, and what the end of the call says if no other serves.
+struct Left<'a> {
+    exit: &'a Exit,
+    trouble: Trouble,
+}
+
+impl Call<'_> {
+    /// Tries the hops of `chain` in order.
+    pub(crate) async fn along(mut self, chain: &Chain) -> Result<ModelStream, GatewayError> {
+        // The first reason names the switch, the last failure that was sent names the end.
+        let (mut first_left, mut failure, mut nearest) = (None, None::<CallFailed>, None::<Duration>);
+        let mut hops = chain.hops.iter().peekable();
+        while let Some(hop) = hops.next() {
+            let left = match self.on_hop(hop, hops.peek().is_none()).await? {
+                Ok(attempt) => return Ok(self.served(chain, attempt, first_left)),
+                Err(left) => left,
+            };
+            let outcome = left.trouble.outcome;
+            first_left.get_or_insert(outcome);
+            if outcome.is_closed_off() {
+                nearest = nearest.into_iter().chain(left.trouble.hint).min();
+            } else {
+                failure = Some(failed(left.exit, left.trouble, self.attempts));
+            }
+            if verdict(outcome).next_hop == Next::No || Instant::now() >= self.end() {
+                break;
+            }
+        }
+        Err(match failure {
+            Some(failure) => failure.into(),
+            None => GatewayError::AllExitsDown {
+                chain: self.request.chain.clone(),
+                retry_after: nearest.unwrap_or_default().max(REOPENING_MIN),
+            },
+        })
+    }
+
+    fn served(&self, chain: &Chain, attempt: Attempt, left: Option<Outcome>) -> ModelStream {
+        let served = &attempt.tally.exit().labels;
+        let fallback = left.map(|outcome| {
+            let from = &chain.first().exit.labels;
+            self.metrics.fell_back(from, served, outcome);
+            tracing::warn!(from = %from, to = %served, reason = outcome.as_str(), "a call is served by another hop");
+            Fallback { from: from.to_string(), reason: outcome }
+        });
+        ModelStream::new(attempt, self.scope.deadline, self.attempts, fallback)
+    }
+
+    /// Tries one hop, as often as its outcomes and the bounds allow.
+    async fn on_hop<'h>(&mut self, hop: &'h Hop, is_last: bool) -> Result<Result<Attempt, Left<'h>>, GatewayError> {
+        let body = hop.body(self.request)?;
+        let (sent_before, mut avoided) = (self.attempts, None);
+        loop {
+            let (trouble, endpoint) = match self.attempt(&hop.exit, &body, is_last, avoided.as_ref()).await {
+                Ok(attempt) => return Ok(Ok(attempt)),
+                Err(ended) => ended,
+            };
+            avoided = endpoint.or(avoided);
+            let on_this_hop = self.attempts - sent_before;
+            let wait = self.wait_before_next(&hop.exit, &trouble, on_this_hop, is_last);
+            tracing::warn!(
+                provider = &*hop.exit.labels.provider,
+                model = &*hop.exit.labels.model,
+                outcome = trouble.outcome.as_str(),
+                status = trouble.status,
+                code = trouble.code.as_deref(),
+                attempts = self.attempts,
+                is_tried_again = wait.is_some(),
+                "a model call failed before its first token"
+            );
+            let Some(wait) = wait else { return Ok(Err(Left { exit: &hop.exit, trouble })) };
+            let began = Instant::now();
+            sleep(wait).await;
+            if verdict(trouble.outcome).same_hop == Again::AfterHint {
+                self.patience.spent_since(began);
+            }
+        }
+    }
+
+    /// One attempt. Its checks in their order: breaker, buckets, gate, breaker again.
+    async fn attempt(
+        &mut self,
+        exit: &Arc<Exit>,
+        body: &Bytes,
+        is_last: bool,
+        avoided: Option<&Arc<Endpoint>>,
+    ) -> Result<Attempt, (Trouble, Option<Arc<Endpoint>>)> {
+        let passage = exit.admit(avoided).map_err(|trouble| {
+            self.metrics.count(&exit.labels, trouble.outcome);
+            (trouble, None)
+        })?;
+        let mut tally = Tally::new(Arc::clone(exit), passage, self.metrics.clone());
+        // Buckets: tokens are taken here, and given back by the tally when nothing is sent.
+        let (until, outcome) = self.waits_until(is_last);
+        let began = Instant::now();
+        let entered = timeout_at(until, exit.gate.enter()).await;
+        self.patience.spent_since(began);
+        let Ok(gate) = entered else {
+            tally.end(outcome, None);
+            return Err((Trouble::own(outcome, ""), None));
+        };
+        // It may have tripped meanwhile. Another endpoint, or a probe's place, is as good; else nothing is sent.
+        if let Err(trouble) = tally.admit_again(avoided) {
+            return Err((trouble, None));
+        }
+        self.attempts += 1;
+        let endpoint = Arc::clone(tally.endpoint());
+        open(&self.routes.client, body.clone(), self.scope, self.give_up, tally, gate)
+            .await
+            .map_err(|trouble| (trouble, Some(endpoint)))
+    }
+
+    /// Until when an attempt waits for its turn, and what it is called when it does not get it.
+    fn waits_until(&self, is_last: bool) -> (Instant, Outcome) {
+        let turn = if is_last { self.give_up } else { self.give_up.min(self.patience.until()) };
+        match self.scope.deadline {
+            Some(deadline) if deadline <= turn => (deadline, Outcome::Deadline),
+            _ => (turn, Outcome::NoPermit),
+        }
+    }
+
+    /// How long to wait before the next attempt on the same hop; `None`: there is none.
+    fn wait_before_next(&self, exit: &Exit, trouble: &Trouble, on_this_hop: u32, is_last: bool) -> Option<Duration> {
+        if on_this_hop >= self.routes.retry.attempts || trouble.is_retry_useless {
+            return None;
+        }
+        let without_hint = match verdict(trouble.outcome).same_hop {
+            Again::No => return None,
+            Again::Once if on_this_hop > 1 => return None,
+            Again::Once | Again::Yes => back_off(on_this_hop),
+            // The gate is pushed back by its own time; that is the wait.
+            Again::AfterHint => exit.gate.push_back_time(),
+        };
+        let wait = match trouble.hint {
+            Some(hint) if hint > HINT_MAX => return None,
+            Some(hint) => jitter_up(hint),
+            None => without_hint,
+        };
+        let end = if is_last { self.end() } else { self.end().min(self.patience.until()) };
+        let is_in_time = Instant::now() + wait < end;
+        (is_in_time && self.retry_budget.take(&self.routes.retry.budget)).then_some(wait)
+    }
+
+    /// The end of the time box, or the caller's deadline.
+    fn end(&self) -> Instant {
+        self.scope.deadline.map_or(self.give_up, |deadline| deadline.min(self.give_up))
+    }
+}
