@@ -32,6 +32,7 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let loaded = penstock_config::load(arguments.config.as_deref())?;
     penstock_telemetry::start_logs(&loaded.settings.log)?;
+    penstock_telemetry::use_small_pages();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(worker::run(loaded));
     // Whatever an agent still does, the process ends on time.

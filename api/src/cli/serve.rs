@@ -11,6 +11,7 @@ use crate::{router, server, start};
 /// Serves until SIGTERM or SIGINT, then drains.
 pub(super) fn run(loaded: Loaded) -> anyhow::Result<()> {
     penstock_telemetry::start_logs(&loaded.settings.log)?;
+    penstock_telemetry::use_small_pages();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(serve(loaded));
     // What did not end within the drain is dropped, not awaited.
