@@ -156,7 +156,7 @@ async fn first_token(
         return Err(error_answer(response, exit).await);
     }
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let mut answer = exit.dialect.answer(content_type, exit.is_quota_throttle);
+    let mut answer = exit.dialect.answer(content_type, exit.is_quota_throttle, exit.answer_bounds);
     while *answer.progress() == Progress::Waiting {
         read(&mut response, &mut answer).await;
     }

@@ -23,8 +23,6 @@ use crate::stream::{Fallback, ModelStream};
 use crate::verdict::{Again, Next, verdict};
 use crate::{CallScope, ModelRequest, Outcome};
 
-/// Longest wait of one call for a vendor's hint; a longer one is told to the caller instead.
-const HINT_MAX: Duration = Duration::from_secs(60);
 /// Least time after which a caller is told to come back where every hop is closed off.
 const REOPENING_MIN: Duration = Duration::from_secs(1);
 
@@ -177,7 +175,7 @@ impl Call<'_> {
             Again::AfterHint => exit.gate.push_back_time(),
         };
         let wait = match trouble.hint {
-            Some(hint) if hint > HINT_MAX => return None,
+            Some(hint) if hint > self.routes.retry.hint_max => return None,
             Some(hint) => jitter_up(hint),
             None => without_hint,
         };

@@ -2,15 +2,36 @@
 
 use penstock_protocol::TokenUsage;
 
-use crate::ToolCall;
+use crate::{Reasoning, ToolCall};
 
 /// One step of an answer. The last one is always [`ModelChunk::Finish`]; a stream that failed ends in an error instead.
+///
+/// Reasoning and tool calls come twice: in pieces as they arrive, for who shows them, and whole before the end, for who acts
+/// on them or sends them back. The pieces of a call put together are the whole call's arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelChunk {
     /// Text of the answer. Pieces that arrived together come together.
     Text(String),
-    /// Reasoning before the answer.
+    /// A piece of reasoning.
     Reasoning(String),
+    /// A whole block of reasoning, with what proves it to its vendor.
+    ReasoningBlock(Reasoning),
+    /// A tool call begins; its name and id are known.
+    ToolCallStart {
+        /// Number of the call in this answer, from 0. Calls may grow side by side.
+        index: u32,
+        /// Id of the call; minted here if the vendor gave none.
+        id: String,
+        /// Name of the tool.
+        name: String,
+    },
+    /// A piece of a call's arguments.
+    ToolCallArguments {
+        /// Number of the call.
+        index: u32,
+        /// JSON text.
+        delta: String,
+    },
     /// A whole tool call; all of them come before the end.
     ToolCall(ToolCall),
     /// What the vendor counted, at most once. Missing: the vendor told nothing, which is not zero.

@@ -11,18 +11,20 @@ use crate::error::BuildError;
 use crate::gate::Gate;
 use crate::metrics::ExitLabels;
 use crate::provider::{Dialect, Trouble};
-use crate::settings::{self, ParkingSettings, Settings, Timers};
+use crate::settings::{self, AnswerBounds, ParkingSettings, Settings, Timers};
 use crate::verdict::report;
 
 /// A provider and model.
 #[derive(Debug)]
 pub(crate) struct Exit {
+    pub(crate) name: settings::Exit,
     pub(crate) labels: ExitLabels,
     pub(crate) dialect: Dialect,
     pub(crate) gate: Arc<Gate>,
     pub(crate) timers: Timers,
     /// `DashScope` says `insufficient_quota` when tokens per minute are used up; elsewhere it means no money.
     pub(crate) is_quota_throttle: bool,
+    pub(crate) answer_bounds: AnswerBounds,
     /// Never empty.
     pub(crate) endpoints: Vec<Arc<Endpoint>>,
     /// Outcomes that its breakers count as failures.
@@ -57,11 +59,13 @@ impl Exit {
         let is_dash_scope =
             |endpoint: &Arc<Endpoint>| endpoint.url.host_str().is_some_and(|host| host.ends_with(".aliyuncs.com"));
         Ok(Self {
+            name: exit.clone(),
             labels: ExitLabels { provider: Arc::from(exit.provider.as_str()), model: Arc::from(exit.model.as_str()) },
             dialect: provider.dialect,
             gate: held.map_or_else(|| Arc::new(Gate::new(settings.gate)), |held| Arc::clone(&held.gate)),
             timers,
             is_quota_throttle: endpoints.iter().any(is_dash_scope),
+            answer_bounds: settings.answer,
             endpoints,
             counted: provider.breaker_count.clone(),
             parking: settings.parking,

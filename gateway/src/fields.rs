@@ -28,9 +28,34 @@ impl Fields {
         Ok(())
     }
 
-    /// Takes a member out.
-    pub fn remove(&mut self, name: &str) {
-        self.0.retain(|(held, _)| held != name);
+    /// Puts a member last as it stands, in place of any of that name.
+    pub fn set_raw(&mut self, name: impl Into<String>, value: Box<RawValue>) {
+        let name = name.into();
+        self.0.retain(|(held, _)| *held != name);
+        self.0.push((name, value));
+    }
+
+    /// Takes a member out; `null` counts as absent.
+    pub fn take(&mut self, name: &str) -> Option<Box<RawValue>> {
+        let position = self.0.iter().position(|(held, _)| held == name)?;
+        Some(self.0.remove(position).1).filter(|value| value.get() != "null")
+    }
+
+    /// Drops members.
+    pub fn remove(&mut self, names: &[&str]) {
+        self.0.retain(|(held, _)| !names.contains(&held.as_str()));
+    }
+
+    /// Whether there is no member.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A member read as `T`; `None` when it is absent, `null` or something else.
+    #[must_use]
+    pub fn read<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Option<T> {
+        serde_json::from_str::<Option<T>>(self.get(name)?.get()).ok().flatten()
     }
 
     /// The bytes of a member.
@@ -44,6 +69,16 @@ impl Fields {
         self.0.iter().map(|(name, value)| (name.as_str(), &**value))
     }
 }
+
+/// Equal by names, order and bytes.
+impl PartialEq for Fields {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.len() == other.0.len()
+            && self.iter().zip(other.iter()).all(|((a, one), (b, two))| a == b && one.get() == two.get())
+    }
+}
+
+impl Eq for Fields {}
 
 impl Serialize for Fields {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

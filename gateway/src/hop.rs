@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
 use crate::exit::Exit;
-use crate::provider::Outgoing;
 use crate::settings::HopOptions;
 use crate::{Fields, ModelRequest};
 
@@ -16,32 +16,24 @@ use crate::{Fields, ModelRequest};
 #[derive(Debug)]
 pub(crate) struct Hop {
     pub(crate) exit: Arc<Exit>,
-    options: HopOptions,
+    /// What the hop sets, and `null` for what it leaves out.
+    options: Fields,
+    has_cache_markers: bool,
 }
 
 impl Hop {
     pub(crate) fn new(exit: Arc<Exit>, options: HopOptions) -> Self {
-        Self { exit, options }
+        let HopOptions { set, drop, has_cache_markers } = options;
+        let mut options = set;
+        for name in drop {
+            options.set_raw(name, RawValue::NULL.to_owned());
+        }
+        Self { exit, options, has_cache_markers }
     }
 
     /// The body that asks this hop.
     pub(crate) fn body(&self, request: &ModelRequest) -> Result<Bytes, serde_json::Error> {
-        self.exit.dialect.body(&Outgoing {
-            model: &self.exit.labels.model,
-            messages: &request.messages,
-            fields: &self.fields(&request.fields)?,
-            has_cache_markers: self.options.has_cache_markers,
-        })
-    }
-
-    fn fields(&self, callers: &Fields) -> Result<Fields, serde_json::Error> {
-        let mut fields = callers.clone();
-        for name in &self.options.drop {
-            fields.remove(name);
-        }
-        for (name, value) in self.options.set.iter() {
-            fields.set(name, &value)?;
-        }
-        Ok(fields)
+        let marked = self.has_cache_markers.then(|| request.with_cache_markers());
+        self.exit.dialect.request_body(marked.as_ref().unwrap_or(request), &self.exit.name, &self.options)
     }
 }

@@ -1,111 +1,106 @@
-//! What a caller asks of a model, before an exit is chosen: messages and options in OpenAI's terms.
+//! What a caller asks of a model, before an exit is chosen.
 
-use penstock_protocol::message::{Content, Message};
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
-use crate::Fields;
+use crate::{ChatMessage, Content, Fields, Part, ResponseFormat, Tool, ToolChoice};
 
 /// One model call.
+///
+/// Structured parts are typed, so that each dialect can write them its own way. Everything else stays in `fields` under
+/// OpenAI's names: an exit of that dialect gets the same bytes; another takes what it has a place for (`temperature`, `stop`,
+/// output caps) and what nobody knows, and leaves OpenAI's remaining options out.
 #[derive(Clone, Debug, Default)]
 pub struct ModelRequest {
     /// Name of the chain that serves it.
     pub chain: String,
     /// The conversation, oldest first.
     pub messages: Vec<ChatMessage>,
-    /// Every other member of the request (`temperature`, `tools`, what no version of Penstock knows), sent unchanged.
+    /// Tools that the model may call.
+    pub tools: Vec<Tool>,
+    /// Which of them it must call.
+    pub tool_choice: Option<ToolChoice>,
+    /// Format of the answer.
+    pub response_format: Option<ResponseFormat>,
+    /// Every other member of the request (`temperature`, what no version of Penstock knows), sent unchanged.
     pub fields: Fields,
 }
 
-/// One message of the conversation, as it goes over the wire.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "role", rename_all = "lowercase")]
-pub enum ChatMessage {
-    /// Instructions.
-    System {
-        /// Text.
-        content: String,
-    },
-    /// What the person said.
-    User {
-        /// Text or content parts.
-        content: Content,
-    },
-    /// What the model said.
-    Assistant {
-        /// Text, when there was any.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        content: Option<String>,
-        /// Its reasoning. Several vendors answer 400 when it does not come back with the next turn.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reasoning_content: Option<String>,
-        /// Tool calls in OpenAI's shape.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<Value>,
-    },
-    /// What a tool answered.
-    Tool {
-        /// Text or content parts.
-        content: Content,
-        /// The call that is answered.
-        tool_call_id: String,
-    },
+impl ModelRequest {
+    /// The largest output cap of the request in tokens.
+    #[must_use]
+    pub fn output_tokens_max(&self) -> Option<u64> {
+        ["max_completion_tokens", "max_tokens", "max_output_tokens"]
+            .into_iter()
+            .filter_map(|name| self.fields.read(name))
+            .max()
+    }
+
+    /// The request with the end of the instructions and of the last message marked for the vendor's cache, for vendors that
+    /// cache on request.
+    pub(crate) fn with_cache_markers(&self) -> Self {
+        let mut marked = self.clone();
+        let is_system = |message: &&mut ChatMessage| matches!(message, ChatMessage::System { .. });
+        if let Some(message) = marked.messages.iter_mut().rfind(is_system) {
+            mark(message);
+        }
+        if let Some(message) = marked.messages.last_mut().filter(|message| !is_system(message)) {
+            mark(message);
+        }
+        marked
+    }
+
+    /// Texts at which the model stops.
+    #[must_use]
+    pub fn stops(&self) -> Vec<String> {
+        self.fields.read("stop").or_else(|| self.fields.read("stop").map(|one: String| vec![one])).unwrap_or_default()
+    }
 }
 
-impl ChatMessage {
-    /// The wire form of a message of a conversation. `None`: reasoning shown to a person is never sent as text.
-    ///
-    /// A developer's instructions become system instructions, the one role that every vendor knows.
-    #[must_use]
-    pub fn from_message(message: &Message) -> Option<Self> {
-        Some(match message {
-            Message::Developer { content, .. } | Message::System { content, .. } => {
-                Self::System { content: content.clone() }
-            }
-            Message::User { content, .. } => Self::User { content: content.clone() },
-            Message::Assistant { content, tool_calls, .. } => {
-                Self::Assistant { content: content.clone(), reasoning_content: None, tool_calls: tool_calls.clone() }
-            }
-            Message::Tool { content, tool_call_id, .. } => {
-                Self::Tool { content: content.clone(), tool_call_id: tool_call_id.clone() }
-            }
-            Message::Reasoning { .. } => return None,
-        })
+/// Marks the last part of a message's content.
+fn mark(message: &mut ChatMessage) {
+    let content = match message {
+        ChatMessage::System { content, .. } | ChatMessage::User { content, .. } | ChatMessage::Tool { content, .. } => {
+            content
+        }
+        ChatMessage::Assistant(said) => match &mut said.content {
+            Some(content) => content,
+            None => return,
+        },
+    };
+    if let Content::Text(text) = content {
+        *content = Content::Parts(vec![Part::text(std::mem::take(text))]);
+    }
+    let Content::Parts(parts) = content else { return };
+    let fields = parts.last_mut().and_then(|part| match part {
+        Part::Text { fields, .. } => Some(fields),
+        Part::Image(image) => Some(&mut image.fields),
+        Part::Other(_) => None,
+    });
+    if let (Some(fields), Ok(marker)) = (fields, RawValue::from_string(r#"{"type":"ephemeral"}"#.to_owned())) {
+        fields.set_raw("cache_control", marker);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::{Image, ImageSource};
 
     #[test]
-    fn messages_take_their_wire_form() {
-        let conversation = json!([
-            {"role": "developer", "id": "1", "content": "be brief"},
-            {"role": "user", "id": "2", "content": [{"type": "text", "text": "hi"}]},
-            {"role": "reasoning", "id": "3", "content": "hm"},
-            {"role": "assistant", "id": "4", "toolCalls": [{"id": "x", "type": "function"}]},
-            {"role": "tool", "id": "5", "content": "42", "toolCallId": "x"},
-        ]);
-        let messages: Vec<Message> = serde_json::from_value(conversation).unwrap();
-        let wire: Vec<_> = messages.iter().filter_map(ChatMessage::from_message).collect();
-        assert_eq!(
-            serde_json::to_value(&wire).unwrap(),
-            json!([
-                {"role": "system", "content": "be brief"},
-                {"role": "user", "content": [{"type": "text", "text": "hi"}]},
-                {"role": "assistant", "tool_calls": [{"id": "x", "type": "function"}]},
-                {"role": "tool", "content": "42", "tool_call_id": "x"},
-            ])
-        );
-    }
-
-    #[test]
-    fn reasoning_goes_back_beside_the_answer() {
-        let message =
-            ChatMessage::Assistant { content: None, reasoning_content: Some("hm".into()), tool_calls: vec![] };
-        assert_eq!(serde_json::to_string(&message).unwrap(), r#"{"role":"assistant","reasoning_content":"hm"}"#);
+    fn the_prompts_end_is_marked_for_the_cache() {
+        let image = Part::Image(Image { source: ImageSource::Url("u".into()), detail: None, fields: Fields::new() });
+        let request = ModelRequest {
+            messages: vec![
+                ChatMessage::system("be brief"),
+                ChatMessage::user(Content::Parts(vec![Part::text("a"), image])),
+            ],
+            ..ModelRequest::default()
+        };
+        let marker: Fields = serde_json::from_str(r#"{"cache_control":{"type":"ephemeral"}}"#).unwrap();
+        let marked = request.with_cache_markers();
+        let system = Content::Parts(vec![Part::Text { text: "be brief".into(), fields: marker.clone() }]);
+        assert_eq!(marked.messages[0], ChatMessage::system(system));
+        let image = Part::Image(Image { source: ImageSource::Url("u".into()), detail: None, fields: marker });
+        assert_eq!(marked.messages[1], ChatMessage::user(Content::Parts(vec![Part::text("a"), image])));
     }
 }

@@ -29,8 +29,19 @@ pub struct Settings {
     pub breaker: BreakerSettings,
     /// How long an exit is left alone after answers that no retry mends.
     pub parking: ParkingSettings,
+    /// Bounds of what is read of one answer.
+    pub answer: AnswerBounds,
     /// Idle connections kept open for each provider. Busy ones are bounded by the gates' permits.
     pub idle_connections_max: usize,
+}
+
+/// Bounds of what is read of one answer.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerBounds {
+    /// Longest single event. It holds a few tokens, or a tool call's whole arguments.
+    pub event_bytes_max: usize,
+    /// Longest body.
+    pub body_bytes_max: usize,
 }
 
 /// One account at one vendor: two keys are two providers.
@@ -147,6 +158,8 @@ pub struct RetrySettings {
     pub time_box: Duration,
     /// How long a call waits for rate limits before it goes to the next hop; the last hop has the whole time box.
     pub wait: Duration,
+    /// Longest wait of one call for a vendor's hint; a longer one is told to the caller instead.
+    pub hint_max: Duration,
     /// The process's budget of attempts on a hop that has just failed.
     pub budget: RetryBudgetSettings,
 }

@@ -15,6 +15,7 @@ use crate::attempt::{Attempt, Tally, drain, read};
 use crate::error::{CallFailed, failed};
 use crate::gate::GatePermit;
 use crate::provider::{Answer, Progress, Trouble};
+use crate::settings::Exit;
 use crate::{ModelChunk, Outcome};
 
 /// A model's answer, arriving.
@@ -70,6 +71,12 @@ impl ModelStream {
     #[must_use]
     pub fn model(&self) -> &str {
         &self.model
+    }
+
+    /// Provider and model that serve; what the model says for its own eyes belongs there.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        self.tally.exit().name.clone()
     }
 
     /// Whether another hop than the first serves.

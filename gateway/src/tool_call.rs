@@ -1,17 +1,20 @@
 //! Tool calls, put together from the fragments of a stream.
 //!
 //! Vendors disagree about the fragments: calls keyed by `index` and interleaved, `index` missing or 0 for all, ids
-//! missing or repeated, arguments as text in pieces or as one object. All give the same list here. Arguments are the
-//! model's own words: they are not checked, and of an answer cut by its length they may be half.
+//! missing or repeated, arguments as text in pieces or as one object. All give the same calls here, and the same steps on
+//! the way: start (with id and name), pieces of arguments, the whole call. Arguments are the model's own words: they are
+//! not checked, and of an answer cut by its length they may be half.
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use crate::{Fields, ModelChunk};
 
 /// Most calls of one answer; further ones are dropped. Vendors stop at 128.
 const CALLS_MAX: usize = 128;
 
 /// One tool call that the model asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolCall {
     /// Id under which the result is returned to the model; minted here if the vendor gave none.
     pub id: String,
@@ -19,22 +22,18 @@ pub struct ToolCall {
     pub name: String,
     /// Arguments as JSON text, as the model wrote them; `{}` if it wrote none.
     pub arguments: String,
+    /// What proves the call to its vendor, in the vendor's own members (`thoughtSignature`, `extra_content`).
+    pub marks: Fields,
 }
 
-/// A piece of a tool call on the wire.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Fragment<'a> {
-    index: Option<u32>,
-    id: Option<String>,
-    #[serde(borrow)]
-    function: Option<Function<'a>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Function<'a> {
-    name: Option<String>,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
+/// A piece of a tool call, as a dialect read it. Empty text: not told.
+#[derive(Debug, Default)]
+pub(crate) struct Piece<'a> {
+    pub(crate) index: Option<u32>,
+    pub(crate) id: Cow<'a, str>,
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) arguments: Cow<'a, str>,
+    pub(crate) marks: Fields,
 }
 
 /// The calls of one answer, growing.
@@ -46,66 +45,82 @@ pub(crate) struct ToolCalls {
 #[derive(Debug)]
 struct Growing {
     index: Option<u32>,
-    id: String,
-    name: String,
-    arguments: String,
+    call: ToolCall,
+    /// The vendor gave no id before the name, so that one was minted.
+    is_minted: bool,
+    /// Whether its start was told.
+    is_told: bool,
 }
 
 impl ToolCalls {
-    /// Adds one fragment, to the call that it continues or as a new call.
-    pub(crate) fn push(&mut self, fragment: Fragment<'_>) {
-        let id = fragment.id.unwrap_or_default();
-        let function = fragment.function.unwrap_or_default();
-        let name = function.name.unwrap_or_default();
-        let position = match self.continued(fragment.index, &id, &name) {
+    /// Adds one piece, to the call that it continues or as a new call, and tells what it brings.
+    pub(crate) fn push(&mut self, piece: Piece<'_>, told: &mut VecDeque<ModelChunk>) {
+        let position = match self.continued(&piece) {
             Some(position) => position,
             None if self.calls.len() == CALLS_MAX => return,
             None => {
-                let index = fragment.index;
-                self.calls.push(Growing { index, id: String::new(), name: String::new(), arguments: String::new() });
+                self.calls.push(Growing {
+                    index: piece.index,
+                    call: ToolCall::default(),
+                    is_minted: false,
+                    is_told: false,
+                });
                 self.calls.len() - 1
             }
         };
-        let call = &mut self.calls[position];
+        let growing = &mut self.calls[position];
+        let call = &mut growing.call;
         if call.id.is_empty() {
-            call.id = id;
+            call.id = piece.id.into_owned();
         }
         if call.name.is_empty() {
-            call.name = name;
+            call.name = piece.name.into_owned();
         }
-        if let Some(arguments) = function.arguments {
-            push_arguments(&mut call.arguments, arguments.get());
+        for (name, value) in piece.marks.iter() {
+            call.marks.set_raw(name, value.to_owned());
+        }
+        call.arguments.push_str(&piece.arguments);
+        if growing.is_told {
+            tell_arguments(position, &piece.arguments, told);
+        } else if !growing.call.name.is_empty() {
+            growing.tell_start(position, told);
         }
     }
 
-    /// Whether a fragment has arrived.
+    /// Whether a piece has arrived.
     pub(crate) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
     /// Whether the arguments of every call are whole JSON.
     pub(crate) fn are_whole(&self) -> bool {
-        self.calls.iter().all(|call| call.arguments.is_empty() || is_whole(&call.arguments))
+        self.calls.iter().all(|growing| growing.call.arguments.is_empty() || is_whole(&growing.call.arguments))
     }
 
-    /// The calls in the order in which they began.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = ToolCall> + use<> {
-        std::mem::take(&mut self.calls).into_iter().map(|call| ToolCall {
-            id: if call.id.is_empty() { format!("call_{}", uuid::Uuid::new_v4().simple()) } else { call.id },
-            name: call.name,
-            arguments: if call.arguments.is_empty() { "{}".to_owned() } else { call.arguments },
-        })
+    /// Tells the whole calls, in the order in which they began.
+    pub(crate) fn finish(&mut self, told: &mut VecDeque<ModelChunk>) {
+        for (position, mut growing) in std::mem::take(&mut self.calls).into_iter().enumerate() {
+            if !growing.is_told {
+                growing.tell_start(position, told);
+            }
+            if growing.call.arguments.is_empty() {
+                growing.call.arguments.push_str("{}");
+                tell_arguments(position, "{}", told);
+            }
+            told.push_back(ModelChunk::ToolCall(growing.call));
+        }
     }
 
-    /// The call that a fragment continues: the newest with its index, unless the fragment plainly begins another.
-    fn continued(&self, index: Option<u32>, id: &str, name: &str) -> Option<usize> {
-        let position = match index {
-            Some(_) => self.calls.iter().rposition(|call| call.index == index)?,
-            None if !id.is_empty() => return self.calls.iter().rposition(|call| call.id == id),
+    /// The call that a piece continues: the newest with its index, unless the piece plainly begins another.
+    fn continued(&self, piece: &Piece<'_>) -> Option<usize> {
+        let (id, name) = (&*piece.id, &*piece.name);
+        let position = match piece.index {
+            Some(_) => self.calls.iter().rposition(|growing| growing.index == piece.index)?,
+            None if !id.is_empty() => return self.calls.iter().rposition(|growing| growing.call.id == id),
             None => self.calls.len().checked_sub(1)?,
         };
-        let call = &self.calls[position];
-        let is_another = if !id.is_empty() && !call.id.is_empty() {
+        let Growing { call, is_minted, .. } = &self.calls[position];
+        let is_another = if !id.is_empty() && !call.id.is_empty() && !is_minted {
             id != call.id
         } else {
             // Without ids, a name marks a beginning once the call before is whole; some repeat the name on each piece.
@@ -115,31 +130,68 @@ impl ToolCalls {
     }
 }
 
-fn is_whole(json: &str) -> bool {
-    serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok()
+impl Growing {
+    fn tell_start(&mut self, position: usize, told: &mut VecDeque<ModelChunk>) {
+        self.is_told = true;
+        if self.call.id.is_empty() {
+            self.is_minted = true;
+            self.call.id = format!("call_{}", uuid::Uuid::new_v4().simple());
+        }
+        let (id, name) = (self.call.id.clone(), self.call.name.clone());
+        told.push_back(ModelChunk::ToolCallStart { index: number(position), id, name });
+        tell_arguments(position, &self.call.arguments, told);
+    }
 }
 
-/// Appends a piece of text; an object (some vendors send one) is taken as it stands.
-fn push_arguments(arguments: &mut String, raw: &str) {
-    if raw == "null" {
-        return;
+fn tell_arguments(position: usize, delta: &str, told: &mut VecDeque<ModelChunk>) {
+    let index = number(position);
+    match told.back_mut() {
+        _ if delta.is_empty() => {}
+        Some(ModelChunk::ToolCallArguments { index: open, delta: held }) if *open == index => held.push_str(delta),
+        _ => told.push_back(ModelChunk::ToolCallArguments { index, delta: delta.to_owned() }),
     }
-    match serde_json::from_str::<String>(raw) {
-        Ok(piece) => arguments.push_str(&piece),
-        Err(_) => arguments.push_str(raw),
-    }
+}
+
+/// At most [`CALLS_MAX`].
+fn number(position: usize) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
+}
+
+fn is_whole(json: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::openai::WireCall;
 
+    fn piece(json: &str) -> Piece<'_> {
+        serde_json::from_str::<WireCall<'_>>(json).unwrap().piece()
+    }
+
+    /// The whole calls of fragments, whose steps on the way must say the same.
     fn assemble(fragments: &[&str]) -> Vec<ToolCall> {
-        let mut calls = ToolCalls::default();
+        let (mut calls, mut told) = (ToolCalls::default(), VecDeque::new());
         for fragment in fragments {
-            calls.push(serde_json::from_str(fragment).unwrap());
+            calls.push(piece(fragment), &mut told);
         }
-        calls.take().collect()
+        calls.finish(&mut told);
+        let (mut grown, mut whole) = (Vec::<ToolCall>::new(), Vec::new());
+        for chunk in told {
+            match chunk {
+                ModelChunk::ToolCallStart { index, id, name } => {
+                    assert_eq!(index as usize, grown.len(), "calls start in their order");
+                    grown.push(ToolCall { id, name, ..ToolCall::default() });
+                }
+                ModelChunk::ToolCallArguments { index, delta } => grown[index as usize].arguments.push_str(&delta),
+                ModelChunk::ToolCall(call) => whole.push(call),
+                other => panic!("{other:?}"),
+            }
+        }
+        let unmarked: Vec<_> = whole.iter().map(|call| ToolCall { marks: Fields::new(), ..call.clone() }).collect();
+        assert_eq!(grown, unmarked, "{fragments:?}");
+        whole
     }
 
     /// Two calls, as every shape below must give them.
@@ -232,18 +284,42 @@ mod tests {
 
     #[test]
     fn half_arguments_are_kept_and_known() {
+        let cut = r#"{"index":0,"id":"x","function":{"name":"a","arguments":"{\"a"}}"#;
         let mut calls = ToolCalls::default();
-        calls.push(serde_json::from_str(r#"{"index":0,"id":"x","function":{"name":"a","arguments":"{\"a"}}"#).unwrap());
+        calls.push(piece(cut), &mut VecDeque::new());
         assert!(!calls.are_whole());
-        assert_eq!(calls.take().next().unwrap().arguments, "{\"a");
+        assert_eq!(assemble(&[cut])[0].arguments, "{\"a");
+    }
+
+    #[test]
+    fn a_call_starts_as_soon_as_its_name_is_known_and_a_late_id_changes_nothing() {
+        let (mut calls, mut told) = (ToolCalls::default(), VecDeque::new());
+        calls.push(piece(r#"{"index":0,"function":{"arguments":"{\"a\""}}"#), &mut told);
+        assert!(told.is_empty(), "no name yet");
+        calls.push(piece(r#"{"index":0,"function":{"name":"f","arguments":":1"}}"#), &mut told);
+        let Some(ModelChunk::ToolCallStart { id, .. }) = told.pop_front() else { panic!("{told:?}") };
+        assert_eq!(told, [ModelChunk::ToolCallArguments { index: 0, delta: r#"{"a":1"#.into() }]);
+        calls.push(piece(r#"{"index":0,"id":"late","function":{"arguments":"}"}}"#), &mut told);
+        calls.finish(&mut told);
+        let Some(ModelChunk::ToolCall(call)) = told.pop_back() else { panic!("{told:?}") };
+        assert_eq!((call.id, call.arguments.as_str()), (id, r#"{"a":1}"#));
+    }
+
+    #[test]
+    fn marks_of_a_call_are_kept() {
+        let calls = assemble(&[
+            r#"{"index":0,"id":"x","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"s"}}}"#,
+        ]);
+        assert_eq!(calls[0].marks.get("extra_content").unwrap().get(), r#"{"google":{"thought_signature":"s"}}"#);
     }
 
     #[test]
     fn calls_beyond_the_bound_are_dropped() {
-        let mut calls = ToolCalls::default();
+        let (mut calls, mut told) = (ToolCalls::default(), VecDeque::new());
         for index in 0..300 {
-            calls.push(Fragment { index: Some(index), ..Fragment::default() });
+            calls.push(Piece { index: Some(index), ..Piece::default() }, &mut told);
         }
-        assert_eq!(calls.take().count(), CALLS_MAX);
+        calls.finish(&mut told);
+        assert_eq!(told.iter().filter(|chunk| matches!(chunk, ModelChunk::ToolCall(_))).count(), CALLS_MAX);
     }
 }

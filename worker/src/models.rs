@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use penstock_config::{Settings, secret_from_env};
 use penstock_gateway::settings::{
-    BreakerSettings, Exit, GateSettings, Hop, HopOptions, ParkingSettings, Provider, RetryBudgetSettings,
-    RetrySettings, Timers,
+    AnswerBounds, BreakerSettings, Dialect, Exit, GateSettings, Hop, HopOptions, ParkingSettings, Provider,
+    RetryBudgetSettings, RetrySettings, Timers,
 };
 use penstock_gateway::{BuildError, Gateway, GatewayMetrics};
 use penstock_telemetry::Metrics;
@@ -18,7 +18,12 @@ pub(crate) fn gateway(settings: &Settings, metrics: &Metrics) -> Result<Gateway,
         if api_key.is_none() && !provider.api_key_env.is_empty() {
             tracing::warn!(provider = %name, "{} is not set: provider `{name}` is called without a key", provider.api_key_env);
         }
-        (name.clone(), Provider { api_key, ..Provider::at(provider.base_url.clone()) })
+        let dialect = match provider.dialect {
+            penstock_config::Dialect::Openai => Dialect::Openai,
+            penstock_config::Dialect::Anthropic => Dialect::Anthropic,
+            penstock_config::Dialect::Gemini => Dialect::Gemini,
+        };
+        (name.clone(), Provider { dialect, api_key, ..Provider::at(provider.base_url.clone()) })
     });
     let chains = settings.chains.iter().map(|(name, chain)| {
         let hop = |hop: &penstock_config::Hop| Hop {
@@ -37,11 +42,13 @@ pub(crate) fn gateway(settings: &Settings, metrics: &Metrics) -> Result<Gateway,
             attempts: g.attempts_per_hop,
             time_box: g.time_box,
             wait: Duration::from_secs(30),
+            hint_max: g.hint_max,
             budget: RetryBudgetSettings { percent: 20, per_second: 1, burst: 20 },
         },
         models: BTreeMap::new(),
         breaker: BreakerSettings::default(),
         parking: ParkingSettings { plan_exhausted: Duration::from_secs(300), denied: Duration::from_secs(60) },
+        answer: AnswerBounds { event_bytes_max: g.event_bytes_max, body_bytes_max: g.body_bytes_max },
         idle_connections_max: g.idle_connections_max,
     };
     Gateway::new(&settings, metrics.register(GatewayMetrics::register))

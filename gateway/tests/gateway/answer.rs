@@ -1,12 +1,11 @@
 //! Whole answers, in every shape that vendors give them.
 
-use penstock_gateway::{ChatMessage, FinishReason, ModelChunk, ModelRequest};
+use penstock_gateway::{ChatMessage, FinishReason, ModelChunk, ModelRequest, Reasoning, Said};
 use penstock_loadtest::fake::expected_text;
 use penstock_protocol::TokenUsage;
-use penstock_protocol::message::Content;
 use serde_json::{Value, json};
 
-use crate::house::{House, house, read, request, scope, text_and_rest};
+use crate::house::{CHAINS, House, house, read, request, scope, text_and_rest};
 
 const FINISH: ModelChunk = ModelChunk::Finish { reason: FinishReason::Stop };
 
@@ -46,24 +45,32 @@ async fn an_answer_comes_whole_with_usage_and_the_name_of_who_served() {
 async fn every_framing_gives_the_same_answer() {
     let house = house().await;
     let plain = whole(&house, "chunks=3").await;
-    for framing in [
-        "framing=crlf",
-        "framing=cr",
-        "space=0",
-        "bom=1",
-        "blank=0",
-        "done=0",
-        "framing=crlf,gap_ms=1",
-        "framing=crlf,bom=1,space=0,blank=0,done=0",
-        "open=1",
-        "keepalive_ms=1,first_ms=20",
-        "json=1",
-    ] {
-        let (text, usage, finish) = whole(&house, &format!("chunks=3,{framing}")).await;
-        assert_eq!((&text, &finish), (&plain.0, &plain.2), "{framing}");
-        assert_eq!(usage.unwrap().output_tokens, Some(3), "{framing}");
+    for (chain, framing) in CHAINS.into_iter().flat_map(|chain| FRAMINGS.map(|framing| (chain, framing))) {
+        let (chunks, failure) = house.ask_chain(chain, &format!("chunks=3,{framing}")).await;
+        assert!(failure.is_none(), "{chain}, {framing}: {failure:?}");
+        let (text, rest) = text_and_rest(chunks);
+        assert_eq!(text, plain.0, "{chain}, {framing}");
+        assert!(
+            matches!(&rest[0], ModelChunk::Usage(usage) if usage.output_tokens == Some(3)),
+            "{chain}, {framing}: {rest:?}"
+        );
+        assert_eq!(rest[1..], [FINISH], "{chain}, {framing}");
     }
 }
+
+const FRAMINGS: [&str; 11] = [
+    "framing=crlf",
+    "framing=cr",
+    "space=0",
+    "bom=1",
+    "blank=0",
+    "done=0",
+    "framing=crlf,gap_ms=1",
+    "framing=crlf,bom=1,space=0,blank=0,done=0",
+    "open=1",
+    "keepalive_ms=1,first_ms=20",
+    "json=1",
+];
 
 #[tokio::test]
 async fn usage_is_found_wherever_it_stands_and_is_unknown_where_it_is_not() {
@@ -141,13 +148,13 @@ async fn the_request_carries_key_id_and_every_field_and_asks_for_usage() {
     let fields = r#"{"temperature":0.10,"x_unknown":{"a":[1,  2]},"stream":false,"stream_options":{"x_more":1}}"#;
     let request = ModelRequest {
         messages: vec![
-            ChatMessage::System { content: "be brief".into() },
-            ChatMessage::Assistant {
+            ChatMessage::system("be brief"),
+            ChatMessage::Assistant(Said {
                 content: Some("a".into()),
-                reasoning_content: Some("hm".into()),
-                tool_calls: vec![],
-            },
-            ChatMessage::User { content: Content::Text("hello".into()) },
+                reasoning: vec![Reasoning { text: "hm".into(), ..Reasoning::default() }],
+                ..Said::default()
+            }),
+            ChatMessage::user("hello"),
         ],
         fields: serde_json::from_str(fields).unwrap(),
         ..request("")

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use penstock_gateway::settings::{
-    BreakerSettings, Exit, GateSettings, Hop, HopOptions, ParkingSettings, Provider, RetryBudgetSettings,
-    RetrySettings, Timers,
+    AnswerBounds, BreakerSettings, Dialect, Exit, GateSettings, Hop, HopOptions, ParkingSettings, Provider,
+    RetryBudgetSettings, RetrySettings, Timers,
 };
 use penstock_gateway::{
     CallFailed, CallScope, ChatMessage, Gateway, GatewayError, GatewayMetrics, ModelChunk, ModelRequest, ModelStream,
     Settings,
 };
 use penstock_loadtest::fake::{FakeProvider, Script, Stats};
-use penstock_protocol::message::Content;
 use penstock_protocol::{TaskId, TaskKey, TenantNo};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -20,6 +19,10 @@ use tokio::time::{Instant, sleep};
 
 /// Longest wait for a state in a test.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A chain of each dialect: OpenAI's, Anthropic's, Google's. Tests of what is the same for all use the first.
+pub(crate) const CHAINS: [&str; 3] = ["chain", "anthropic", "gemini"];
+const PROVIDERS: [&str; 3] = ["fake", "anthropic", "gemini"];
 
 pub(crate) struct House {
     pub(crate) provider: FakeProvider,
@@ -30,9 +33,16 @@ pub(crate) struct House {
 /// Short timers, so that tests of them are short; they are settings like any others.
 pub(crate) fn settings(base_url: &str) -> Settings {
     let provider = Provider { api_key: Some("sk-test".to_owned().into()), ..Provider::at(base_url) };
+    let anthropic = Provider { dialect: Dialect::Anthropic, ..provider.clone() };
+    // `/v1` becomes `/v1beta`.
+    let gemini = Provider {
+        dialect: Dialect::Gemini,
+        endpoints: Provider::at(format!("{base_url}beta")).endpoints,
+        ..provider.clone()
+    };
     Settings {
-        providers: BTreeMap::from([("fake".into(), provider)]),
-        chains: BTreeMap::from([("chain".into(), vec![hop("fake", "m")])]),
+        providers: PROVIDERS.into_iter().map(str::to_owned).zip([provider, anthropic, gemini]).collect(),
+        chains: CHAINS.into_iter().zip(PROVIDERS).map(|(name, of)| (name.into(), vec![hop(of, "m")])).collect(),
         models: BTreeMap::new(),
         timers: Timers {
             connect: Duration::from_secs(1),
@@ -44,6 +54,7 @@ pub(crate) fn settings(base_url: &str) -> Settings {
         retry: retry(2, Duration::from_secs(10)),
         breaker: BreakerSettings { failures: 100, ..BreakerSettings::default() },
         parking: ParkingSettings { plan_exhausted: Duration::from_secs(300), denied: Duration::from_secs(60) },
+        answer: AnswerBounds { event_bytes_max: 1 << 20, body_bytes_max: 32 << 20 },
         idle_connections_max: 64,
     }
 }
@@ -56,7 +67,7 @@ pub(crate) fn hop(provider: &str, model: &str) -> Hop {
 /// A budget that no test of something else uses up.
 pub(crate) fn retry(attempts: u32, time_box: Duration) -> RetrySettings {
     let budget = RetryBudgetSettings { percent: 100, per_second: 1_000, burst: 1_000 };
-    RetrySettings { attempts, time_box, wait: Duration::from_secs(5), budget }
+    RetrySettings { attempts, time_box, wait: Duration::from_secs(5), hint_max: Duration::from_secs(60), budget }
 }
 
 pub(crate) async fn house() -> House {
@@ -72,10 +83,15 @@ pub(crate) async fn house_with(change: impl FnOnce(&mut Settings)) -> House {
     House { provider, gateway, registry }
 }
 
+/// The same of a chain.
+pub(crate) fn request_of(chain: &str, behaviour: &str) -> ModelRequest {
+    ModelRequest { chain: chain.into(), ..request(behaviour) }
+}
+
 /// A call that the fake provider answers by `behaviour`.
 pub(crate) fn request(behaviour: &str) -> ModelRequest {
-    let content = Content::Text(format!("hello [[fake: {behaviour}]]"));
-    ModelRequest { chain: "chain".into(), messages: vec![ChatMessage::User { content }], ..ModelRequest::default() }
+    let message = ChatMessage::user(format!("hello [[fake: {behaviour}]]"));
+    ModelRequest { chain: "chain".into(), messages: vec![message], ..ModelRequest::default() }
 }
 
 pub(crate) fn scope() -> CallScope {
@@ -85,6 +101,14 @@ pub(crate) fn scope() -> CallScope {
 impl House {
     pub(crate) async fn open(&self, behaviour: &str) -> Result<ModelStream, GatewayError> {
         self.gateway.stream(&request(behaviour), &scope()).await
+    }
+
+    /// Asks a chain and reads to the end.
+    pub(crate) async fn ask_chain(&self, chain: &str, behaviour: &str) -> (Vec<ModelChunk>, Option<CallFailed>) {
+        match self.gateway.stream(&request_of(chain, behaviour), &scope()).await {
+            Ok(stream) => read(stream).await,
+            Err(error) => (Vec::new(), Some(failed(error))),
+        }
     }
 
     /// Asks and reads to the end: the chunks, and the failure that ended them. A failure before the first token too.

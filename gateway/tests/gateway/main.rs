@@ -4,6 +4,7 @@
 mod answer;
 mod cancel;
 mod cut;
+mod dialect;
 mod failure;
 mod house;
 mod retry;

@@ -34,22 +34,21 @@ impl Answer {
         text
     }
 
-    /// `usage` after `output_count` chunks: one token a chunk, as JSON.
-    pub(super) fn usage(&self, behaviour: &Behaviour, output_count: u32) -> String {
-        let (input, output) = (self.prompt_tokens, u64::from(output_count));
-        let total = input + output;
-        let mut json = format!(r#"{{"prompt_tokens":{input},"completion_tokens":{output},"total_tokens":{total}"#);
-        // Writing to a String cannot fail.
-        if let Some(cached) = behaviour.cached_tokens {
-            _ = write!(json, r#","prompt_tokens_details":{{"cached_tokens":{cached}}}"#);
-        }
-        if behaviour.reasoning > 0 {
-            let reasoning = output.min(u64::from(behaviour.reasoning));
-            _ = write!(json, r#","completion_tokens_details":{{"reasoning_tokens":{reasoning}}}"#);
-        }
-        json.push('}');
-        json
+    /// The counts after `output_count` chunks: one token a chunk.
+    pub(super) fn counts(&self, behaviour: &Behaviour, output_count: u32) -> Counts {
+        let output = u64::from(output_count);
+        let reasoning = (behaviour.reasoning > 0).then(|| output.min(u64::from(behaviour.reasoning)));
+        Counts { input: self.prompt_tokens, output, cached: behaviour.cached_tokens, reasoning }
     }
+}
+
+/// What a call has used. Cached tokens are part of the input, reasoning is part of the output.
+#[derive(Debug)]
+pub(super) struct Counts {
+    pub(super) input: u64,
+    pub(super) output: u64,
+    pub(super) cached: Option<u64>,
+    pub(super) reasoning: Option<u64>,
 }
 
 fn push_chunk(text: &mut String, index: u32, messages_count: usize, last_user_text: &str, bytes_min: usize) {

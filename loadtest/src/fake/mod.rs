@@ -1,8 +1,8 @@
-//! A model provider that is not one: a real HTTP server in OpenAI's dialect that behaves as each request asks, and that
-//! counts what it received and which connections its callers closed.
+//! A model provider that is not one: a real HTTP server that speaks the dialects of OpenAI, Anthropic and Google, behaves as
+//! each request asks, and counts what it received and which connections its callers closed.
 //!
-//! Routes: `POST /v1/chat/completions` (streaming and not), `GET /v1/models`, `GET /fake/stats`, `GET /fake/calls`,
-//! `POST /fake/script`, `POST /fake/reset`.
+//! Routes: `POST /v1/chat/completions`, `POST /v1/messages`, `POST /v1beta/models/{model}:streamGenerateContent` (each
+//! streaming and not), `GET /v1/models`, `GET /fake/stats`, `GET /fake/calls`, `POST /fake/script`, `POST /fake/reset`.
 //!
 //! A **behaviour** is a list of items parted by commas or spaces: a preset name, which starts over, or `key=value`.
 //! It is put together from these layers, the later ones changing what the earlier set:
@@ -22,8 +22,8 @@
 //! | `total_ms` | whole call: sets the gap so that the end comes then |
 //! | `chunk_bytes` | least size of a chunk's text |
 //! | `reasoning`, `tools` | reasoning chunks before the text; tool calls instead of text, in the shape `indexed`, `interleaved`, `no_id`, `index_0`, `no_index`, `object`, `truncated` |
-//! | `usage`, `cached` | `last` (own chunk without choices, if asked for), `finish`, `choice`, `each`, `none`; cached input tokens |
-//! | `finish`, `done` | finish reason (`none`: no such chunk); `done=0`: no `[DONE]` |
+//! | `usage`, `cached` | `last` (own chunk without choices, if asked for), `finish`, `choice`, `each`, `none`; cached input tokens. Anthropic tells it in its own two places, Google with the finish; `none` and Google's `each` hold there too |
+//! | `finish`, `done` | finish reason in OpenAI's words (`none`: no such chunk); `done=0`: no end mark |
 //! | `open` | `1`: the connection stays open after the end |
 //! | `json` | `1`: a stream request is answered by one JSON object |
 //! | `framing`, `space`, `bom`, `blank` | `lf`, `crlf`, `cr`; `space=0`: `data:` without a space; `bom=1`; `blank=0`: no blank line after the last event |
@@ -33,7 +33,7 @@
 //! | `cut`, `eof` | after so many chunks: the connection breaks; the body ends as if all were well |
 //! | `cut_bytes` | the connection breaks after so many bytes of body |
 //! | `garbage`, `error` | after so many chunks: a frame that is no JSON; an error object |
-//! | `status`, `shape`, `code` | answers this status with a body as `openai`, `anthropic`, `google`, `google_array`, `vllm`, `openrouter`, `html`, `empty` writes it, and this error code |
+//! | `status`, `shape`, `code` | answers this status with a body as the dialect or as `openai`, `anthropic`, `google`, `google_array`, `vllm`, `openrouter`, `html`, `empty` writes it, and this error code |
 //! | `retry_after`, `retry_after_ms` | these headers with the status |
 //!
 //! The text answers what was asked, so that tests can check content and history: first `[<n> messages] <last user
@@ -43,12 +43,11 @@ mod answer;
 mod behaviour;
 mod choose;
 mod failure;
-mod frame;
 mod pace;
 mod record;
-mod request;
 mod script;
 mod server;
+mod wire;
 
 pub use answer::expected_text;
 pub use behaviour::BehaviourError;

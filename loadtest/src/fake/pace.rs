@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::answer::Answer;
 use super::behaviour::{Behaviour, Only, Stall, ToolShape, UsageAt};
 use super::failure::error_frame;
-use super::frame::{Frames, reasoning_text, tool_deltas};
 use super::record::Call;
+use super::wire::{Dialect, Event, Frames, Piece, ToolPiece, reasoning_text, tool_pieces};
 
 /// Between the last bytes and a cut, so that the bytes leave before.
 const BEFORE_CUT: Duration = Duration::from_millis(1);
@@ -25,8 +25,6 @@ const WRITE_BYTES_MAX: usize = 64 * 1024;
 
 /// Long enough for a state that only its caller's close ends.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
-
-const ROLE: &str = r#"{"role":"assistant","content":""}"#;
 
 /// The body of `behaviour`, for a call received at `started`.
 pub(super) fn paced(
@@ -46,7 +44,7 @@ struct Sender {
     frames: Frames,
     call: Call,
     started: Instant,
-    tools: VecDeque<String>,
+    tools: VecDeque<ToolPiece>,
     /// Reasoning, text and tool chunks.
     pieces_count: u32,
     gap: Duration,
@@ -67,7 +65,7 @@ enum State {
 
 impl Sender {
     fn new(behaviour: Behaviour, answer: Answer, frames: Frames, call: Call, started: Instant) -> Self {
-        let tools: VecDeque<_> = behaviour.tools.map(tool_deltas).unwrap_or_default().into();
+        let tools: VecDeque<_> = behaviour.tools.map(tool_pieces).unwrap_or_default().into();
         let text_count = if tools.is_empty() { behaviour.chunks } else { u32::try_from(tools.len()).unwrap_or(0) };
         let pieces_count = behaviour.reasoning.saturating_add(text_count);
         let gap = behaviour.gap_of_chunks(pieces_count);
@@ -166,7 +164,10 @@ impl Sender {
                 return;
             }
             Some(Only::Roles) => {
-                let frame = self.frames.chunk(ROLE, None, "", None);
+                if self.next_piece == 0 {
+                    self.push_start();
+                }
+                let frame = self.frames.nothing();
                 self.push_event(&frame);
                 self.next_piece += 1;
                 return;
@@ -181,20 +182,20 @@ impl Sender {
             return;
         }
         if index == 0 {
-            let frame = self.frames.chunk(ROLE, None, "", None);
-            self.push_event(&frame);
+            self.push_start();
         }
-        let delta = if index < self.behaviour.reasoning {
-            format!(r#"{{"reasoning_content":{}}}"#, serde_json::Value::from(reasoning_text(index)))
+        let piece = if index < self.behaviour.reasoning {
+            Piece::Reasoning(reasoning_text(index))
         } else if let Some(tool) = self.tools.pop_front() {
-            tool
+            Piece::Tool(tool)
         } else {
-            let text = self.answer.chunk(&self.behaviour, index - self.behaviour.reasoning);
-            format!(r#"{{"content":{}}}"#, serde_json::Value::from(text))
+            Piece::Text(self.answer.chunk(&self.behaviour, index - self.behaviour.reasoning))
         };
-        let usage = self.usage_if(UsageAt::Each, index + 1);
-        let frame = self.frames.chunk(&delta, None, "", usage.as_deref());
-        self.push_event(&frame);
+        let counts = self.answer.counts(&self.behaviour, index + 1);
+        let usage = (self.behaviour.usage == UsageAt::Each).then_some(&counts);
+        for event in self.frames.piece(piece, usage) {
+            self.push_event(&event);
+        }
         self.next_piece += 1;
         self.call.chunks += 1;
     }
@@ -210,11 +211,12 @@ impl Sender {
             self.call.complete();
             self.state = State::Over;
         } else if here(self.behaviour.garbage_chunks) {
-            self.push_event("{\"choices\":[{\"delta\":{\"conte");
+            self.push_event(&Event { name: None, data: "{\"choices\":[{\"delta\":{\"conte".to_owned() });
             self.state = State::Tail;
         } else if here(self.behaviour.error_chunks) {
-            let frame = error_frame(&self.behaviour);
-            self.push_event(&frame);
+            let dialect = self.frames.dialect();
+            let name = (dialect == Dialect::Anthropic).then_some("error");
+            self.push_event(&Event { name, data: error_frame(&self.behaviour, dialect) });
             self.call.complete();
             self.state = State::Over;
         } else {
@@ -230,24 +232,13 @@ impl Sender {
             None => None,
         };
         let finish = self.behaviour.finish.clone().unwrap_or_else(|| tools_finish.unwrap_or("stop").to_owned());
-        if finish != "none" {
-            let in_choice = self.usage_if(UsageAt::Choice, self.pieces_count);
-            let extra = in_choice.map(|usage| format!(r#","usage":{usage}"#)).unwrap_or_default();
-            let usage = self.usage_if(UsageAt::Finish, self.pieces_count);
-            let usage = usage.or_else(|| self.usage_if(UsageAt::Each, self.pieces_count));
-            let frame = self.frames.chunk("{}", Some(&finish), &extra, usage.as_deref());
-            self.push_event(&frame);
-        }
-        if let Some(usage) = self.usage_if(UsageAt::Last, self.pieces_count) {
-            let frame = self.frames.usage(&usage);
-            self.push_event(&frame);
-        }
-        if self.behaviour.has_done {
-            self.push_event("[DONE]");
+        let counts = self.answer.counts(&self.behaviour, self.pieces_count);
+        for event in self.frames.tail(&finish, &self.behaviour, &counts) {
+            self.push_event(&event);
         }
         if !self.behaviour.has_last_blank {
             let blank = self.behaviour.line_end.len();
-            self.buffer.truncate(self.buffer.len() - blank);
+            self.buffer.truncate(self.buffer.len().saturating_sub(blank));
         }
         self.state = if self.behaviour.stays_open { State::Silent } else { State::Over };
         // With a cut at a byte the last word is not spoken yet.
@@ -267,21 +258,28 @@ impl Sender {
         }
     }
 
-    fn usage_if(&self, place: UsageAt, output_count: u32) -> Option<String> {
-        let is_asked = place != UsageAt::Last || self.frames.has_usage();
-        (self.behaviour.usage == place && is_asked).then(|| self.answer.usage(&self.behaviour, output_count))
-    }
-
     fn only_gap(&self) -> Duration {
         if self.gap.is_zero() { ONLY_GAP } else { self.gap }
     }
 
-    fn push_event(&mut self, data: &str) {
+    fn push_start(&mut self) {
+        let counts = self.answer.counts(&self.behaviour, 0);
+        for event in self.frames.start(&counts) {
+            self.push_event(&event);
+        }
+    }
+
+    fn push_event(&mut self, event: &Event) {
         let space = if self.behaviour.has_space { " " } else { "" };
-        self.buffer.reserve(data.len() + 16);
+        self.buffer.reserve(event.data.len() + 64);
+        if let Some(name) = event.name {
+            self.buffer.extend_from_slice(b"event:");
+            self.buffer.extend_from_slice(space.as_bytes());
+            self.push_line(name);
+        }
         self.buffer.extend_from_slice(b"data:");
         self.buffer.extend_from_slice(space.as_bytes());
-        self.push_line(data);
+        self.push_line(&event.data);
         self.push_line("");
     }
 

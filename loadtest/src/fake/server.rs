@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use axum::response::{IntoResponse, Json};
 use axum::routing::{get, post};
@@ -21,11 +21,10 @@ use super::answer::Answer;
 use super::behaviour::{Behaviour, PRESETS, Stall};
 use super::choose::{Choice, Chooser};
 use super::failure::error_response;
-use super::frame::Frames;
 use super::pace::paced;
 use super::record::{Call, ReceivedCall, Recorder, Stats};
-use super::request::ChatRequest;
 use super::script::Script;
+use super::wire::{Dialect, Frames};
 
 /// Largest request body.
 const BODY_BYTES_MAX: usize = 32 << 20;
@@ -72,7 +71,9 @@ impl FakeProvider {
         });
         let house = Arc::new(House { recorder, chooser: Mutex::new(Chooser::new(script.clone())), script });
         let routes = Router::new()
-            .route("/v1/chat/completions", post(complete))
+            .route("/v1/chat/completions", post(chat_completions))
+            .route("/v1/messages", post(messages))
+            .route("/v1beta/models/{call}", post(generate_content))
             .route("/v1/models", get(models))
             .route("/fake/stats", get(async |State(house): State<Arc<House>>| Json(house.recorder.stats())))
             .route("/fake/calls", get(calls))
@@ -90,10 +91,16 @@ impl FakeProvider {
         self.address
     }
 
-    /// Base URL for a client of OpenAI's dialect.
+    /// Base URL for a gateway that speaks OpenAI's dialect or Anthropic's.
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
+    }
+
+    /// Base URL for a gateway that speaks Google's dialect.
+    #[must_use]
+    pub fn gemini_base_url(&self) -> String {
+        format!("http://{}/v1beta", self.address)
     }
 
     /// What `GET /fake/stats` answers.
@@ -121,35 +128,56 @@ impl House {
     }
 }
 
-async fn complete(State(house): State<Arc<House>>, headers: HeaderMap, body: Bytes) -> Response<Body> {
+async fn chat_completions(State(house): State<Arc<House>>, headers: HeaderMap, body: Bytes) -> Response<Body> {
+    complete(&house, Dialect::OpenAi, "", &headers, body).await
+}
+
+async fn messages(State(house): State<Arc<House>>, headers: HeaderMap, body: Bytes) -> Response<Body> {
+    if !headers.contains_key("anthropic-version") {
+        return mistake(Dialect::Anthropic, "anthropic-version: header is required");
+    }
+    complete(&house, Dialect::Anthropic, "", &headers, body).await
+}
+
+async fn generate_content(
+    State(house): State<Arc<House>>,
+    Path(call): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
+    complete(&house, Dialect::Gemini, &call, &headers, body).await
+}
+
+async fn complete(house: &House, dialect: Dialect, path: &str, headers: &HeaderMap, body: Bytes) -> Response<Body> {
     let started = Instant::now();
-    let request: ChatRequest<'_> = match serde_json::from_slice(&body) {
+    let request = match dialect.read(&body, path) {
         Ok(request) => request,
-        Err(cause) => return mistake(&cause.to_string()),
+        Err(message) => return mistake(dialect, &message),
     };
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let tag = header("x-request-tag").or_else(|| header("x-client-request-id"));
-    let last_user_text = request.last_user_text();
-    let mut call = house.recorder.receive(&request.model, tag, body.clone());
-    let choice =
-        Choice { model: &request.model, tag, last_user_text: &last_user_text, header: header("x-fake-behaviour") };
+    let mut call = house.recorder.receive(&request.model, tag, body);
+    let choice = Choice {
+        model: &request.model,
+        tag,
+        last_user_text: &request.last_user_text,
+        header: header("x-fake-behaviour"),
+    };
     let chosen = house.chooser().choose(&choice);
     let behaviour = match chosen {
-        Ok(_) if request.stream_options.is_some() && !request.is_stream() => {
-            call.complete();
-            return mistake("stream_options without stream: true");
-        }
         Ok(behaviour) => behaviour,
         Err(cause) => {
             call.complete();
-            return mistake(&cause.to_string());
+            return mistake(dialect, &cause.to_string());
         }
     };
-    let answer =
-        Answer { messages_count: request.messages.len(), prompt_tokens: request.prompt_tokens(), last_user_text };
-    let has_usage_null = request.is_stream() && request.wants_usage();
-    let frames = Frames::new(call.number, &request.model, has_usage_null);
-    respond(behaviour, answer, frames, call, started, request.is_stream()).await
+    let frames = dialect.frames(call.number, &request);
+    let answer = Answer {
+        messages_count: request.messages_count,
+        prompt_tokens: request.prompt_tokens,
+        last_user_text: request.last_user_text,
+    };
+    respond(behaviour, answer, frames, call, started, request.is_stream).await
 }
 
 async fn respond(
@@ -168,7 +196,8 @@ async fn respond(
     }
     if let Some(status) = behaviour.status.filter(|_| behaviour.error_chunks.is_none()) {
         call.complete();
-        return error_response(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &behaviour);
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        return error_response(status, &behaviour, frames.dialect());
     }
     if !is_stream || behaviour.is_json {
         sleep_until(started + behaviour.total.unwrap_or(behaviour.first + behaviour.gap * behaviour.chunks)).await;
@@ -185,8 +214,15 @@ fn typed(content_type: &'static str, body: Body) -> Response<Body> {
     response
 }
 
-fn mistake(message: &str) -> Response<Body> {
-    let body = json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}});
+/// What the caller did wrong, in its dialect's words.
+fn mistake(dialect: Dialect, message: &str) -> Response<Body> {
+    let body = match dialect {
+        Dialect::OpenAi => {
+            json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}})
+        }
+        Dialect::Anthropic => json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}}),
+        Dialect::Gemini => json!({"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}),
+    };
     (StatusCode::BAD_REQUEST, Json(body)).into_response()
 }
 
@@ -210,7 +246,7 @@ async fn set_script(State(house): State<Arc<House>>, body: Bytes) -> Response<Bo
             *house.chooser() = Chooser::new(script);
             StatusCode::NO_CONTENT.into_response()
         }
-        Err(cause) => mistake(&cause.to_string()),
+        Err(cause) => mistake(Dialect::OpenAi, &cause.to_string()),
     }
 }
 

@@ -152,6 +152,10 @@ pub struct Gateway {
     pub attempts_per_hop: u32,
     #[serde(rename = "time_box_ms", deserialize_with = "ms")]
     pub time_box: Duration,
+    #[serde(rename = "hint_ms_max", deserialize_with = "ms")]
+    pub hint_max: Duration,
+    pub event_bytes_max: usize,
+    pub body_bytes_max: usize,
     pub idle_connections_max: usize,
 }
 
@@ -182,6 +186,8 @@ pub struct Provider {
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
     Openai,
+    Anthropic,
+    Gemini,
 }
 
 #[derive(Clone, Debug, Deserialize)]

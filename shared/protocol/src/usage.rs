@@ -28,6 +28,9 @@ pub struct TokenUsage {
     /// Part of the input read from a prompt cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_input_tokens: Option<u64>,
+    /// Part of the input written to a prompt cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write_input_tokens: Option<u64>,
 }
 
 impl TokenUsage {
@@ -43,5 +46,6 @@ impl TokenUsage {
         sum(&mut self.total_tokens, other.total_tokens);
         sum(&mut self.reasoning_tokens, other.reasoning_tokens);
         sum(&mut self.cached_input_tokens, other.cached_input_tokens);
+        sum(&mut self.cache_write_input_tokens, other.cache_write_input_tokens);
     }
 }

@@ -40,7 +40,7 @@ impl Transcript {
 
     /// The messages in the model's terms, behind the agent's instructions.
     pub(crate) fn for_model(&self, instructions: &str) -> Vec<ChatMessage> {
-        let system = (!instructions.is_empty()).then(|| ChatMessage::System { content: instructions.to_owned() });
+        let system = (!instructions.is_empty()).then(|| ChatMessage::system(instructions));
         system.into_iter().chain(self.messages.iter().filter_map(ChatMessage::from_message)).collect()
     }
 

@@ -78,7 +78,14 @@ impl Turn<'_> {
                     answer.reasoning(delta, output).await.map_err(Interrupted::Stop)?;
                 }
                 // No tool is offered to the model, so a call of one has nobody to answer it. Usage is taken at the end.
-                Some(Ok(ModelChunk::ToolCall(_) | ModelChunk::Usage(_) | ModelChunk::Finish { .. })) => {}
+                Some(Ok(
+                    ModelChunk::ReasoningBlock(_)
+                    | ModelChunk::ToolCallStart { .. }
+                    | ModelChunk::ToolCallArguments { .. }
+                    | ModelChunk::ToolCall(_)
+                    | ModelChunk::Usage(_)
+                    | ModelChunk::Finish { .. },
+                )) => {}
                 Some(Err(failed)) => break Err(Interrupted::Failed(GatewayError::Failed(failed))),
                 None => break Ok(()),
             }

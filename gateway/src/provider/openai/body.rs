@@ -1,62 +1,56 @@
 //! Writes the body of a request. What the caller passed through keeps its bytes; what the gateway decides wins.
 
-use bytes::Bytes;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
-use crate::provider::Outgoing;
-use crate::{ChatMessage, Fields};
+use super::message::Messages;
+use crate::settings::Exit;
+use crate::{Fields, ModelRequest, ResponseFormat, Tool, ToolChoice};
 
 /// Members that the gateway writes itself.
 const OWN: [&str; 4] = ["model", "messages", "stream", "stream_options"];
 
-/// The JSON body that asks for a streamed answer with usage.
-pub(crate) fn request_body(outgoing: &Outgoing<'_>) -> Result<Bytes, serde_json::Error> {
-    serde_json::to_vec(&Body(outgoing)).map(Bytes::from)
+/// The JSON body that asks `exit` for a streamed answer with usage.
+pub(crate) fn request_body(
+    request: &ModelRequest,
+    exit: &Exit,
+    options: &Fields,
+) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec(&Body { request, exit, options })
 }
 
-struct Body<'a>(&'a Outgoing<'a>);
+struct Body<'a> {
+    request: &'a ModelRequest,
+    exit: &'a Exit,
+    options: &'a Fields,
+}
 
 impl Serialize for Body<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let fields = self.0.fields;
+        let Self { request, exit, options } = self;
+        let fields = &request.fields;
         let mut map = to.serialize_map(None)?;
-        map.serialize_entry("model", self.0.model)?;
-        match self.0.has_cache_markers {
-            true => map.serialize_entry("messages", &marked(self.0.messages))?,
-            false => map.serialize_entry("messages", self.0.messages)?,
-        }
+        map.serialize_entry("model", &exit.model)?;
+        map.serialize_entry("messages", &Messages { messages: &request.messages, exit })?;
         map.serialize_entry("stream", &true)?;
         map.serialize_entry("stream_options", &StreamOptions(fields.get("stream_options")))?;
-        for (name, value) in fields.iter().filter(|(name, _)| !OWN.contains(name)) {
+        let is_free = |name: &str| options.get(name).is_none();
+        if !request.tools.is_empty() && is_free("tools") {
+            map.serialize_entry("tools", &request.tools)?;
+        }
+        if let Some(choice) = request.tool_choice.as_ref().filter(|_| is_free("tool_choice")) {
+            map.serialize_entry("tool_choice", choice)?;
+        }
+        if let Some(format) = request.response_format.as_ref().filter(|_| is_free("response_format")) {
+            map.serialize_entry("response_format", format)?;
+        }
+        for (name, value) in fields.iter().filter(|(name, _)| !OWN.contains(name) && is_free(name)) {
+            map.serialize_entry(name, value)?;
+        }
+        for (name, value) in options.iter().filter(|(name, value)| !OWN.contains(name) && value.get() != "null") {
             map.serialize_entry(name, value)?;
         }
         map.end()
-    }
-}
-
-/// The messages with the end of the instructions and of the last message marked for the vendor's cache, as the servers that
-/// cache on request take it from this dialect: on content parts.
-fn marked(messages: &[ChatMessage]) -> Vec<Value> {
-    let mut wire: Vec<_> = messages.iter().map(|message| json!(message)).collect();
-    let is_system = |message: &&mut Value| message["role"] == "system";
-    if let Some(message) = wire.iter_mut().rfind(is_system) {
-        mark(message);
-    }
-    if let Some(message) = wire.last_mut().filter(|message| message["role"] != "system") {
-        mark(message);
-    }
-    wire
-}
-
-fn mark(message: &mut Value) {
-    let content = &mut message["content"];
-    if let Value::String(text) = content {
-        *content = json!([{"type": "text", "text": text}]);
-    }
-    if let Some(part) = content.as_array_mut().and_then(|parts| parts.last_mut()) {
-        part["cache_control"] = json!({"type": "ephemeral"});
     }
 }
 
@@ -75,22 +69,105 @@ impl Serialize for StreamOptions<'_> {
     }
 }
 
+impl Serialize for Tool {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let tool = match self {
+            Self::Function(tool) => tool,
+            Self::Other(raw) => return raw.serialize(to),
+        };
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("type", "function")?;
+        map.serialize_entry("function", &Function { tool })?;
+        for (name, value) in tool.outer_fields.iter() {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+struct Function<'a> {
+    tool: &'a crate::FunctionTool,
+}
+
+impl Serialize for Function<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("name", &self.tool.name)?;
+        if let Some(description) = &self.tool.description {
+            map.serialize_entry("description", description)?;
+        }
+        if let Some(parameters) = &self.tool.parameters {
+            map.serialize_entry("parameters", parameters)?;
+        }
+        for (name, value) in self.tool.fields.iter() {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for ToolChoice {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => to.serialize_str("auto"),
+            Self::None => to.serialize_str("none"),
+            Self::Required => to.serialize_str("required"),
+            Self::Function(name) => serde_json::json!({"type": "function", "function": {"name": name}}).serialize(to),
+            Self::Other(raw) => raw.serialize(to),
+        }
+    }
+}
+
+impl Serialize for ResponseFormat {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let (name, schema, fields) = match self {
+            Self::Text => return serde_json::json!({"type": "text"}).serialize(to),
+            Self::JsonObject => return serde_json::json!({"type": "json_object"}).serialize(to),
+            Self::Other(raw) => return raw.serialize(to),
+            Self::JsonSchema { name, schema, fields } => (name, schema, fields),
+        };
+        let mut inner = Fields::new();
+        let raw = |cause| serde::ser::Error::custom(cause);
+        inner.set("name", name).map_err(raw)?;
+        inner.set_raw("schema", schema.clone());
+        for (name, value) in fields.iter() {
+            inner.set_raw(name, value.to_owned());
+        }
+        let mut map = to.serialize_map(Some(2))?;
+        map.serialize_entry("type", "json_schema")?;
+        map.serialize_entry("json_schema", &inner)?;
+        map.end()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use penstock_protocol::message::Content;
     use proptest::prelude::*;
-    use serde_json::Map;
+    use serde_json::{Map, Value, json};
 
     use super::*;
+    use crate::{ChatMessage, FunctionTool};
+
+    fn exit() -> Exit {
+        Exit { provider: "p".into(), model: "m-1".into() }
+    }
+
+    fn body(request: &ModelRequest, options: &str) -> String {
+        let options = serde_json::from_str(options).unwrap();
+        String::from_utf8(request_body(request, &exit(), &options).unwrap()).unwrap()
+    }
+
+    fn request(fields: &str) -> ModelRequest {
+        ModelRequest {
+            chain: "default".into(),
+            messages: vec![ChatMessage::user("hi")],
+            fields: serde_json::from_str(fields).unwrap(),
+            ..ModelRequest::default()
+        }
+    }
 
     fn written(fields: &str) -> String {
-        let outgoing = Outgoing {
-            model: "m-1",
-            messages: &[ChatMessage::User { content: Content::Text("hi".into()) }],
-            fields: &serde_json::from_str(fields).unwrap(),
-            has_cache_markers: false,
-        };
-        String::from_utf8(request_body(&outgoing).unwrap().to_vec()).unwrap()
+        body(&request(fields), "{}")
     }
 
     #[test]
@@ -112,20 +189,43 @@ mod tests {
     }
 
     #[test]
-    fn the_prompts_end_is_marked_for_the_cache_where_the_hop_wants_it() {
-        let messages = [
-            ChatMessage::System { content: "be brief".into() },
-            ChatMessage::User { content: Content::Parts(vec![json!({"type": "image_url"}), json!({"type": "text"})]) },
-        ];
-        assert_eq!(
-            json!(marked(&messages)),
-            json!([
-                {"role": "system", "content": [
-                    {"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}]},
-                {"role": "user", "content": [
-                    {"type": "image_url"}, {"type": "text", "cache_control": {"type": "ephemeral"}}]},
-            ])
-        );
+    fn tools_choice_and_format_are_written_with_their_schemas_untouched() {
+        let raw = |json: &str| RawValue::from_string(json.to_owned()).unwrap();
+        let request = ModelRequest {
+            tools: vec![
+                Tool::Function(FunctionTool {
+                    name: "f".into(),
+                    description: Some("does f".into()),
+                    parameters: Some(raw(r#"{"type":"object",  "x":1.10}"#)),
+                    fields: serde_json::from_str(r#"{"strict":true}"#).unwrap(),
+                    ..FunctionTool::default()
+                }),
+                Tool::Other(raw(r#"{"type":"web_search"}"#)),
+            ],
+            tool_choice: Some(ToolChoice::Function("f".into())),
+            response_format: Some(ResponseFormat::JsonSchema {
+                name: "n".into(),
+                schema: raw(r#"{"a":  1}"#),
+                fields: Fields::new(),
+            }),
+            ..request("{}")
+        };
+        let body = body(&request, "{}");
+        for part in [
+            r#"{"type":"function","function":{"name":"f","description":"does f","parameters":{"type":"object",  "x":1.10},"strict":true}}"#,
+            r#"{"type":"web_search"}"#,
+            r#""tool_choice":{"function":{"name":"f"},"type":"function"}"#,
+            r#""response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"a":  1}}}"#,
+        ] {
+            assert!(body.contains(part), "{part} is not in {body}");
+        }
+    }
+
+    #[test]
+    fn an_exits_own_options_win_and_null_takes_a_member_away() {
+        let body =
+            body(&request(r#"{"temperature":1,"seed":7,"top_p":1}"#), r#"{"temperature":0.5,"seed":null,"model":"x"}"#);
+        assert!(body.ends_with(r#""top_p":1,"temperature":0.5}"#), "{body}");
     }
 
     /// Any JSON value as text, with spaces and numbers that no parser keeps.

@@ -1,5 +1,6 @@
 //! One frame of a stream, and the one body of an answer that came whole: only what is used, typed, unknown is skipped.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
@@ -7,7 +8,8 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::usage::WireUsage;
-use crate::tool_call::Fragment;
+use crate::Fields;
+use crate::tool_call::Piece;
 
 /// `chat.completion.chunk`, or `chat.completion`.
 #[derive(Debug, Default, Deserialize)]
@@ -45,7 +47,53 @@ pub(super) struct Delta<'a> {
     #[serde(deserialize_with = "text")]
     pub(super) reasoning: Option<String>,
     #[serde(borrow)]
-    pub(super) tool_calls: Option<Vec<Fragment<'a>>>,
+    pub(super) tool_calls: Option<Vec<WireCall<'a>>>,
+}
+
+/// A piece of a tool call.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct WireCall<'a> {
+    index: Option<u32>,
+    id: Option<String>,
+    #[serde(borrow)]
+    function: Option<WireFunction<'a>>,
+    /// Google's thought signature in OpenAI's dialect; it must come back with the call.
+    #[serde(borrow)]
+    extra_content: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireFunction<'a> {
+    name: Option<String>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+impl<'a> WireCall<'a> {
+    pub(crate) fn piece(self) -> Piece<'a> {
+        let function = self.function.unwrap_or_default();
+        let mut marks = Fields::new();
+        if let Some(extra) = self.extra_content.filter(|extra| extra.get() != "null") {
+            marks.set_raw("extra_content", extra.to_owned());
+        }
+        Piece {
+            index: self.index,
+            id: Cow::Owned(self.id.unwrap_or_default()),
+            name: Cow::Owned(function.name.unwrap_or_default()),
+            arguments: function.arguments.map_or(Cow::Borrowed(""), |raw| arguments(raw.get())),
+            marks,
+        }
+    }
+}
+
+/// A piece of text; an object (some vendors send one) is taken as it stands.
+fn arguments(raw: &str) -> Cow<'_, str> {
+    match raw {
+        "null" => Cow::Borrowed(""),
+        _ => serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(raw), Cow::Owned),
+    }
 }
 
 impl Frame<'_> {

@@ -1,11 +1,14 @@
 //! OpenAI's chat completions, as OpenAI and the many servers that imitate it speak them.
 
-mod answer;
 mod body;
-mod error;
 mod frame;
+mod message;
+mod read;
+mod request;
 mod usage;
 
-pub(crate) use answer::{Answer, Progress};
 pub(crate) use body::request_body;
-pub(crate) use error::{Trouble, trouble_of_response};
+#[cfg(test)]
+pub(crate) use frame::WireCall;
+pub(super) use read::OpenAi;
+pub use request::{InvalidRequest, OpenAiRequest};

@@ -51,8 +51,6 @@ impl WireUsage {
             output = Some(completion.saturating_add(reasoning));
         }
         TokenUsage {
-            provider: None,
-            model: None,
             input_tokens: input,
             output_tokens: output,
             total_tokens: input.zip(output).map(|(input, output)| input.saturating_add(output)).or(self.total_tokens),
@@ -63,6 +61,7 @@ impl WireUsage {
                 .and_then(|details| details.cached_tokens)
                 .or(self.prompt_cache_hit_tokens)
                 .or(self.cached_tokens),
+            ..TokenUsage::default()
         }
     }
 }

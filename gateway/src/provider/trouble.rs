@@ -57,7 +57,7 @@ impl Trouble {
 /// Reads a response whose status is not 2xx.
 ///
 /// `is_quota_throttle`: this vendor (DashScope) says `insufficient_quota` when it means "slower".
-pub(crate) fn trouble_of_response(
+pub(super) fn trouble_of_response(
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
@@ -112,8 +112,13 @@ impl Said {
             other => other.as_u64().and_then(|number| u16::try_from(number).ok()),
         });
         let text = member("message").or_else(|| member("detail")).or_else(|| error.as_str());
+        // Google says in a detail why it refused, Anthropic that a spending limit was met.
+        let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
+        let reasons = details.filter_map(|detail| detail.get("reason")?.as_str());
+        let error_code = error.pointer("/details/error_code").and_then(Value::as_str);
+        let words = ["code", "type", "status"].into_iter().filter_map(member).chain(reasons).chain(error_code);
         Self {
-            words: ["code", "type", "status"].into_iter().filter_map(member).map(str::to_lowercase).collect(),
+            words: words.map(str::to_lowercase).collect(),
             number,
             code: code.map(|code| code.chars().take(MESSAGE_CHARS_MAX).collect::<String>().into()),
             text: text.map_or_else(|| plain(body), str::to_owned),
@@ -137,8 +142,9 @@ impl Said {
     /// Codes first, since vendors put several meanings into one status; then the status; of neither, a fault of theirs.
     fn outcome(&self, status: Option<u16>, is_quota_throttle: bool) -> Outcome {
         let is_quota = self.says(&["insufficient_quota"]);
-        let is_out_of_money = self.says(&["insufficient_credits", "insufficient_balance", "billing", "arrearage"])
-            || self.text.to_lowercase().contains("credit balance is too low");
+        let is_out_of_money =
+            self.says(&["insufficient_credits", "insufficient_balance", "billing", "arrearage", "spend_limit"])
+                || self.text.to_lowercase().contains("credit balance is too low");
         // OpenRouter answers 403 when its moderation flagged the input.
         let is_moderated = self.says(&["content_filter", "content_policy", "moderation", "data_inspection"])
             || self.body.pointer("/error/metadata/flagged_input").is_some();
@@ -147,6 +153,10 @@ impl Said {
         }
         if is_moderated {
             return Outcome::Refused;
+        }
+        // Google answers 400 to a wrong key.
+        if self.says(&["api_key_invalid"]) {
+            return Outcome::Denied;
         }
         match status.or(self.number) {
             _ if is_quota => Outcome::RateLimited,
@@ -173,7 +183,8 @@ impl Said {
             Outcome::RateLimited
         } else if self.says(&["authentication", "permission", "api_key", "not_found", "unauthenticated"]) {
             Outcome::Denied
-        } else if self.says(&["invalid_request", "invalid_argument", "badrequest", "bad_request"]) {
+        } else if self.says(&["invalid_request", "invalid_argument", "badrequest", "bad_request", "request_too_large"])
+        {
             Outcome::Refused
         } else {
             Outcome::Server

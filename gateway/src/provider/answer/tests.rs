@@ -1,5 +1,9 @@
+use proptest::prelude::*;
+
 use super::*;
-use crate::ToolCall;
+use crate::{FinishReason, Reasoning, ToolCall};
+
+const BOUNDS: AnswerBounds = AnswerBounds { event_bytes_max: 1 << 20, body_bytes_max: 32 << 20 };
 
 /// Reads a whole event stream: its chunks, and the outcome of its trouble.
 fn read(stream: &str) -> (Vec<ModelChunk>, Option<Outcome>) {
@@ -7,7 +11,7 @@ fn read(stream: &str) -> (Vec<ModelChunk>, Option<Outcome>) {
 }
 
 fn read_as(content_type: &str, reads: &[&[u8]]) -> (Vec<ModelChunk>, Option<Outcome>) {
-    let mut answer = Answer::new(content_type, false);
+    let mut answer = Answer::new(Dialect::Openai, content_type, false, BOUNDS);
     let mut chunks = Vec::new();
     for bytes in reads {
         answer.push(bytes);
@@ -27,7 +31,7 @@ fn finish(reason: FinishReason) -> ModelChunk {
 }
 
 /// A recorded stream: role, text with a character of four bytes, finish, usage with cached tokens, end.
-pub(super) const RECORDED: &str = concat!(
+const RECORDED: &str = concat!(
     "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}],\"usage\":null}\n\n",
     ": keep-alive\n\n",
     "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi \u{1F600}\"}}],\"usage\":null}\n\n",
@@ -77,14 +81,14 @@ fn a_stream_cut_anywhere_before_its_finish_is_never_whole() {
     let finish_at = RECORDED.find("\"stop\"}]").unwrap();
     let bytes = RECORDED.as_bytes();
     for cut in 0..finish_at {
-        let mut answer = Answer::new("text/event-stream", false);
+        let mut answer = Answer::new(Dialect::Openai, "text/event-stream", false, BOUNDS);
         answer.push(&bytes[..cut]);
         answer.end();
         assert_eq!(*answer.progress(), Progress::Failed, "a clean end at byte {cut}");
     }
     // A broken connection is never a whole answer, be it after the finish reason.
     for cut in 0..RECORDED.find("[DONE]").unwrap() {
-        let mut answer = Answer::new("text/event-stream", false);
+        let mut answer = Answer::new(Dialect::Openai, "text/event-stream", false, BOUNDS);
         answer.push(&bytes[..cut]);
         answer.break_off("reset".into());
         assert_eq!(*answer.progress(), Progress::Failed, "a break at byte {cut}");
@@ -118,7 +122,9 @@ fn done_without_a_finish_reason_ends_the_answer_unless_a_tool_call_is_cut() {
     assert_eq!(read(done), (vec![text("a"), finish(FinishReason::Stop)], None));
     let cut = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"x\",\
                \"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\"}}]}}]}\n\ndata: [DONE]\n\n";
-    assert_eq!(read(cut), (vec![], Some(Outcome::Server)));
+    let (chunks, trouble) = read(cut);
+    assert_eq!(trouble, Some(Outcome::Server));
+    assert!(!chunks.iter().any(|chunk| matches!(chunk, ModelChunk::ToolCall(_))), "{chunks:?}");
 }
 
 #[test]
@@ -163,12 +169,16 @@ fn the_last_usage_wins_wherever_it_stands() {
 #[test]
 fn reasoning_of_both_names_counts_as_the_first_token() {
     for name in ["reasoning_content", "reasoning"] {
-        let mut answer = Answer::new("text/event-stream", false);
+        let mut answer = Answer::new(Dialect::Openai, "text/event-stream", false, BOUNDS);
         answer.push(b"data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n: ping\n\n");
         assert_eq!(*answer.progress(), Progress::Waiting);
         answer.push(format!("data: {{\"choices\":[{{\"delta\":{{\"{name}\":\"hm\"}}}}]}}\n\n").as_bytes());
         assert_eq!(*answer.progress(), Progress::Begun);
         assert_eq!(answer.next_chunk(), Some(ModelChunk::Reasoning("hm".into())));
+        answer.push(b"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n");
+        assert_eq!(answer.next_chunk(), Some(text("a")));
+        let block = Reasoning { text: "hm".into(), ..Reasoning::default() };
+        assert_eq!(answer.next_chunk(), Some(ModelChunk::ReasoningBlock(block)), "whole, to be sent back");
     }
 }
 
@@ -177,8 +187,13 @@ fn tool_calls_come_whole_before_the_end_and_stop_becomes_tool_calls() {
     let stream = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"x\",\
                   \"function\":{\"name\":\"f\",\"arguments\":{\"a\":1}}}]}}]}\n\n\
                   data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
-    let call = ToolCall { id: "x".into(), name: "f".into(), arguments: "{\"a\":1}".into() };
-    assert_eq!(read(stream), (vec![ModelChunk::ToolCall(call), finish(FinishReason::ToolCalls)], None));
+    let call = ToolCall { id: "x".into(), name: "f".into(), arguments: "{\"a\":1}".into(), ..ToolCall::default() };
+    let start = ModelChunk::ToolCallStart { index: 0, id: "x".into(), name: "f".into() };
+    let arguments = ModelChunk::ToolCallArguments { index: 0, delta: "{\"a\":1}".into() };
+    assert_eq!(
+        read(stream),
+        (vec![start, arguments, ModelChunk::ToolCall(call), finish(FinishReason::ToolCalls)], None)
+    );
 }
 
 #[test]
@@ -209,4 +224,124 @@ fn other_choices_are_skipped() {
     let stream = "data: {\"choices\":[{\"index\":1,\"delta\":{\"content\":\"b\"}},{\"index\":0,\"delta\":{\"content\":\"a\"},\
                   \"finish_reason\":\"stop\"}]}\n\n";
     assert_eq!(read(stream), (vec![text("a"), finish(FinishReason::Stop)], None));
+}
+
+const DIALECTS: [Dialect; 3] = [Dialect::Openai, Dialect::Anthropic, Dialect::Gemini];
+
+/// A recorded stream of each dialect with everything in it: reasoning, text, two calls, usage, end.
+fn everything(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Openai => include_str!("../../../tests/recorded/openai.sse"),
+        Dialect::Anthropic => include_str!("../../../tests/recorded/anthropic.sse"),
+        Dialect::Gemini => include_str!("../../../tests/recorded/gemini.sse"),
+    }
+}
+
+/// What a stream gives, with pieces that follow each other joined: that depends on the reads.
+fn joined(dialect: Dialect, reads: &[&[u8]]) -> (Vec<ModelChunk>, bool) {
+    let mut answer = Answer::new(dialect, "text/event-stream", false, BOUNDS);
+    let mut chunks = Vec::<ModelChunk>::new();
+    let mut take = |answer: &mut Answer| {
+        while let Some(chunk) = answer.next_chunk() {
+            match (chunks.last_mut(), chunk) {
+                (Some(ModelChunk::Text(held)), ModelChunk::Text(piece))
+                | (Some(ModelChunk::Reasoning(held)), ModelChunk::Reasoning(piece)) => held.push_str(&piece),
+                (
+                    Some(ModelChunk::ToolCallArguments { index: open, delta: held }),
+                    ModelChunk::ToolCallArguments { index, delta },
+                ) if *open == index => held.push_str(&delta),
+                (_, chunk) => chunks.push(chunk),
+            }
+        }
+    };
+    for bytes in reads {
+        answer.push(bytes);
+        take(&mut answer);
+    }
+    answer.end();
+    take(&mut answer);
+    (chunks, *answer.progress() == Progress::Whole)
+}
+
+#[test]
+fn a_stream_with_everything_in_it_is_read_the_same_however_it_is_cut() {
+    for dialect in DIALECTS {
+        let bytes = everything(dialect).as_bytes();
+        let (whole, is_whole) = joined(dialect, &[bytes]);
+        assert!(is_whole, "{dialect:?}: {whole:?}");
+        let said = |chunk: &ModelChunk| matches!(chunk, ModelChunk::ToolCall(call) if call.name == "get_weather");
+        assert_eq!(whole.iter().filter(|chunk| said(chunk)).count(), 2, "{dialect:?}: {whole:?}");
+        for cut in 0..=bytes.len() {
+            let (chunks, is_whole) = joined(dialect, &[&bytes[..cut], &bytes[cut..]]);
+            assert!(is_whole, "{dialect:?} cut at {cut}");
+            // Minted ids differ from reading to reading.
+            assert_eq!(unnamed(chunks), unnamed(whole.clone()), "{dialect:?} cut at {cut}");
+        }
+    }
+}
+
+fn unnamed(mut chunks: Vec<ModelChunk>) -> Vec<ModelChunk> {
+    for chunk in &mut chunks {
+        match chunk {
+            ModelChunk::ToolCallStart { id, .. } => id.clear(),
+            ModelChunk::ToolCall(call) => call.id.clear(),
+            _ => {}
+        }
+    }
+    chunks
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// Law 7 under garbage: bytes are changed, dropped and doubled, and still an answer ends whole or failed, never between.
+    #[test]
+    fn a_mangled_stream_ends_whole_or_failed(
+        dialect in prop::sample::select(DIALECTS.to_vec()),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 1..6),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = everything(dialect).as_bytes().to_vec();
+        for (place, byte, change) in changes {
+            let place = place.index(bytes.len());
+            match change {
+                0 => bytes[place] = byte,
+                1 => drop(bytes.remove(place)),
+                _ => bytes.insert(place, byte),
+            }
+        }
+        let cut = cut.index(bytes.len() + 1);
+        let (chunks, is_whole) = joined(dialect, &[&bytes[..cut], &bytes[cut..]]);
+        let has_finish = matches!(chunks.last(), Some(ModelChunk::Finish { .. }));
+        prop_assert_eq!(is_whole, has_finish);
+        prop_assert_eq!(unnamed(joined(dialect, &[&bytes]).0), unnamed(chunks), "cut at {}", cut);
+    }
+
+    #[test]
+    fn any_bytes_are_no_answer(
+        dialect in prop::sample::select(DIALECTS.to_vec()),
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let (chunks, is_whole) = joined(dialect, &[&bytes]);
+        // One word ends an answer of OpenAI's dialect, but an empty answer is none.
+        prop_assert!(!is_whole && chunks.is_empty());
+    }
+}
+
+#[test]
+fn the_bounds_of_an_answer_hold_in_every_dialect() {
+    for dialect in DIALECTS {
+        let bounds = AnswerBounds { event_bytes_max: 1000, body_bytes_max: 5000 };
+        let mut answer = Answer::new(dialect, "text/event-stream", false, bounds);
+        answer.push(&[b'x'; 1001]);
+        assert_eq!(answer.take_trouble().unwrap().outcome, Outcome::Undecodable);
+        let mut answer = Answer::new(dialect, "text/event-stream", false, bounds);
+        for _ in 0..6 {
+            answer.push([b": comment\n".as_slice(); 100].concat().as_slice());
+        }
+        assert_eq!(answer.take_trouble().unwrap().outcome, Outcome::Undecodable);
+        let mut answer = Answer::new(dialect, "application/json", false, bounds);
+        answer.push(&[b' '; 5001]);
+        assert_eq!(answer.take_trouble().unwrap().outcome, Outcome::Undecodable);
+    }
 }
