@@ -11,6 +11,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Body, Method, Request, Response};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::call::ms;
 use crate::endpoint::{Endpoint, Passage};
 use crate::exit::Exit;
 use crate::gate::GatePermit;
@@ -126,6 +127,7 @@ pub(crate) async fn open(
     match opened {
         Ok((response, answer)) => {
             tally.first_token(began.elapsed());
+            tracing::debug!(waited_ms = ms(began.elapsed()), "first token");
             Ok(Attempt { response, answer, tally, began, permit })
         }
         Err(trouble) => {

@@ -4,6 +4,7 @@
 //! bounded. A hop is left when its outcome says so ([`verdict`]); a hop that is closed off costs the call nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use crate::patience::Patience;
 use crate::provider::Trouble;
 use crate::retry::{RetryBudget, back_off, jitter_up};
 use crate::route::{Chain, Routes};
-use crate::stream::{Fallback, ModelStream};
+use crate::stream::{Fallback, LiveStream};
 use crate::verdict::{Again, Next, verdict};
 use crate::{CallScope, ModelRequest, Outcome};
 
@@ -39,6 +40,10 @@ pub(crate) struct Call<'a> {
     pub(crate) patience: Patience,
     /// Attempts that were sent.
     pub(crate) attempts: u32,
+    /// Whether this call is asked of the second hop while the first is silent.
+    pub(crate) is_hedge: bool,
+    /// Set when a hedge has begun: then the second hop and those behind it are the hedge's.
+    pub(crate) is_hedged: &'a AtomicBool,
 }
 
 /// Why a hop was left, and what the end of the call says if no other serves.
@@ -49,10 +54,14 @@ struct Left<'a> {
 
 impl Call<'_> {
     /// Tries the hops of `chain` in order.
-    pub(crate) async fn along(mut self, chain: &Chain) -> Result<ModelStream, GatewayError> {
+    pub(crate) async fn along(mut self, chain: &Chain) -> Result<LiveStream, GatewayError> {
         // The first reason names the switch, the last failure that was sent names the end.
         let (mut first_left, mut failure, mut nearest) = (None, None::<CallFailed>, None::<Duration>);
         let mut hops = chain.hops.iter().peekable();
+        if self.is_hedge {
+            hops.next();
+            first_left = Some(Outcome::FirstToken);
+        }
         while let Some(hop) = hops.next() {
             let left = match self.on_hop(hop, hops.peek().is_none()).await? {
                 Ok(attempt) => return Ok(self.served(chain, attempt, first_left)),
@@ -65,7 +74,8 @@ impl Call<'_> {
             } else {
                 failure = Some(failed(left.exit, left.trouble, self.attempts));
             }
-            if verdict(outcome).next_hop == Next::No || Instant::now() >= self.end() {
+            let is_hedges = !self.is_hedge && self.is_hedged.load(Ordering::Relaxed);
+            if is_hedges || verdict(outcome).next_hop == Next::No || Instant::now() >= self.end() {
                 break;
             }
         }
@@ -78,7 +88,7 @@ impl Call<'_> {
         })
     }
 
-    fn served(&self, chain: &Chain, attempt: Attempt, left: Option<Outcome>) -> ModelStream {
+    fn served(&self, chain: &Chain, attempt: Attempt, left: Option<Outcome>) -> LiveStream {
         let served = &attempt.tally.exit().labels;
         let fallback = left.map(|outcome| {
             let from = &chain.first().exit.labels;
@@ -86,7 +96,7 @@ impl Call<'_> {
             tracing::warn!(from = %from, to = %served, reason = outcome.as_str(), "a call is served by another hop");
             Fallback { from: from.to_string(), reason: outcome }
         });
-        ModelStream::new(attempt, self.scope.deadline, self.attempts, fallback)
+        LiveStream::new(attempt, self.scope.deadline, self.attempts, fallback)
     }
 
     /// Tries one hop, as often as its outcomes and the bounds allow.
@@ -133,6 +143,7 @@ impl Call<'_> {
             (trouble, None)
         })?;
         let mut tally = Tally::new(Arc::clone(exit), passage, self.metrics.clone());
+        tracing::debug!(exit = %exit.labels, endpoint = tally.endpoint().label, "the breaker lets the call pass");
         // Buckets: tokens are taken here, and given back by the tally when nothing is sent.
         let (until, outcome) = self.waits_until(is_last);
         let began = Instant::now();
@@ -142,6 +153,7 @@ impl Call<'_> {
             tally.end(outcome, None);
             return Err((Trouble::own(outcome, ""), None));
         };
+        tracing::debug!(waited_ms = ms(began.elapsed()), "the gate gives a permit");
         // It may have tripped meanwhile. Another endpoint, or a probe's place, is as good; else nothing is sent.
         if let Err(trouble) = tally.admit_again(avoided) {
             return Err((trouble, None));
@@ -188,4 +200,9 @@ impl Call<'_> {
     fn end(&self) -> Instant {
         self.scope.deadline.map_or(self.give_up, |deadline| deadline.min(self.give_up))
     }
+}
+
+/// Milliseconds with their fraction, for logs.
+pub(crate) fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }

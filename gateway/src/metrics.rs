@@ -21,6 +21,9 @@ pub struct GatewayMetrics {
     calls: Family<CallLabels, Counter>,
     first_token: Family<ExitLabels, Histogram, fn() -> Histogram>,
     fallbacks: Family<FallbackLabels, Counter>,
+    hedges: Family<HedgeLabels, Counter>,
+    cached: Family<CacheLabels, Counter>,
+    fallback_answers: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -43,6 +46,16 @@ struct FallbackLabels {
     reason: Outcome,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HedgeLabels {
+    won: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CacheLabels {
+    result: &'static str,
+}
+
 impl fmt::Display for ExitLabels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.provider, self.model)
@@ -62,6 +75,9 @@ impl GatewayMetrics {
             calls: Family::default(),
             first_token: Family::new_with_constructor(|| Histogram::new(FIRST_TOKEN_BUCKETS)),
             fallbacks: Family::default(),
+            hedges: Family::default(),
+            cached: Family::default(),
+            fallback_answers: Counter::default(),
         };
         registry.register("model_calls", "Attempts on a provider and model, by how they ended", metrics.calls.clone());
         registry.register(
@@ -74,7 +90,36 @@ impl GatewayMetrics {
             "Calls served by another hop than their chain's first, by why it was left",
             metrics.fallbacks.clone(),
         );
+        registry.register(
+            "model_hedges",
+            "Calls asked of a second hop, by which of the two served",
+            metrics.hedges.clone(),
+        );
+        registry.register(
+            "model_cache_lookups",
+            "Calls that wanted a kept answer, by whether there was one",
+            metrics.cached.clone(),
+        );
+        registry.register(
+            "model_fallback_answers",
+            "Calls that got their caller's fallback answer",
+            metrics.fallback_answers.clone(),
+        );
         metrics
+    }
+
+    pub(crate) fn hedged(&self, is_second: bool) {
+        let won = if is_second { "second" } else { "first" };
+        self.hedges.get_or_create(&HedgeLabels { won }).inc();
+    }
+
+    pub(crate) fn cached(&self, is_hit: bool) {
+        let result = if is_hit { "hit" } else { "miss" };
+        self.cached.get_or_create(&CacheLabels { result }).inc();
+    }
+
+    pub(crate) fn fallback_answer(&self) {
+        self.fallback_answers.inc();
     }
 
     pub(crate) fn fell_back(&self, from: &ExitLabels, to: &ExitLabels, reason: Outcome) {

@@ -31,6 +31,12 @@ pub struct Settings {
     pub parking: ParkingSettings,
     /// Bounds of what is read of one answer.
     pub answer: AnswerBounds,
+    /// Calls of one tenant running at once in this process. 0: no limit.
+    pub tenant_calls_max: usize,
+    /// Silence of a chain's first hop after which the next is asked too. Zero: never.
+    pub hedge_after: Duration,
+    /// Exact answers kept for who wants them.
+    pub cache: CacheSettings,
     /// Idle connections kept open for each provider. Busy ones are bounded by the gates' permits.
     pub idle_connections_max: usize,
 }
@@ -42,6 +48,17 @@ pub struct AnswerBounds {
     pub event_bytes_max: usize,
     /// Longest body.
     pub body_bytes_max: usize,
+}
+
+/// Exact answers kept in one process.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheSettings {
+    /// Most bytes of all answers. 0: none is kept.
+    pub bytes_max: usize,
+    /// Longest answer that is kept.
+    pub answer_bytes_max: usize,
+    /// How long an answer is kept.
+    pub keep: Duration,
 }
 
 /// One account at one vendor: two keys are two providers.

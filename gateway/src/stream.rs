@@ -19,7 +19,7 @@ use crate::settings::Exit;
 use crate::{ModelChunk, Outcome};
 
 /// A model's answer, arriving.
-pub struct ModelStream {
+pub(crate) struct LiveStream {
     answer: Answer,
     /// Taken when the answer is over: dropping it closes the connection.
     response: Option<Response>,
@@ -41,7 +41,7 @@ pub struct Fallback {
     pub reason: Outcome,
 }
 
-impl ModelStream {
+impl LiveStream {
     pub(crate) fn new(attempt: Attempt, deadline: Option<Instant>, attempts: u32, fallback: Option<Fallback>) -> Self {
         let exit = attempt.tally.exit();
         let (provider, model) = (exit.labels.provider.clone(), exit.labels.model.clone());
@@ -62,38 +62,32 @@ impl ModelStream {
     }
 
     /// Name of the provider that serves.
-    #[must_use]
-    pub fn provider(&self) -> &str {
+    pub(crate) fn provider(&self) -> &str {
         &self.provider
     }
 
     /// The vendor's name of the model that serves.
-    #[must_use]
-    pub fn model(&self) -> &str {
+    pub(crate) fn model(&self) -> &str {
         &self.model
     }
 
     /// Provider and model that serve; what the model says for its own eyes belongs there.
-    #[must_use]
-    pub fn exit(&self) -> Exit {
+    pub(crate) fn exit(&self) -> Exit {
         self.tally.exit().name.clone()
     }
 
     /// Whether another hop than the first serves.
-    #[must_use]
-    pub fn fallback(&self) -> Option<&Fallback> {
+    pub(crate) fn fallback(&self) -> Option<&Fallback> {
         self.fallback.as_ref()
     }
 
     /// Attempts sent until one gave its first token.
-    #[must_use]
-    pub fn attempts(&self) -> u32 {
+    pub(crate) fn attempts(&self) -> u32 {
         self.attempts
     }
 
     /// What the vendor has counted so far; after a failure, of what was received.
-    #[must_use]
-    pub fn usage(&self) -> Option<TokenUsage> {
+    pub(crate) fn usage(&self) -> Option<TokenUsage> {
         self.answer.usage().map(|usage| self.named(usage.clone()))
     }
 
@@ -104,7 +98,7 @@ impl ModelStream {
     /// # Errors
     /// When the answer broke off. What came before it has been given out and cannot be taken back, so nothing is
     /// retried here.
-    pub async fn next(&mut self) -> Option<Result<ModelChunk, CallFailed>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<ModelChunk, CallFailed>> {
         loop {
             if *self.answer.progress() == Progress::Whole && self.answer.pending_count() == 1 {
                 self.close().await;

@@ -7,12 +7,13 @@ mod health;
 mod metrics;
 mod models;
 mod parts;
+mod trial;
 mod worker;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -24,13 +25,30 @@ const SHUTDOWN: Duration = Duration::from_millis(500);
 #[command(version, about = "Takes tasks from the queue and runs their agent loops")]
 struct Arguments {
     /// Settings file; defaults and the environment apply without one.
-    #[arg(long)]
+    #[arg(long, global = true)]
     config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Makes one real model call, prints what each stage of the gateway decided and how long it took, and ends.
+    Try {
+        /// A chain of the settings, or `provider/model`.
+        model: String,
+        /// What is asked.
+        prompt: String,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let loaded = penstock_config::load(arguments.config.as_deref())?;
+    if let Some(Command::Try { model, prompt }) = &arguments.command {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        return runtime.block_on(trial::run(loaded.settings, model, prompt));
+    }
     penstock_telemetry::start_logs(&loaded.settings.log)?;
     penstock_telemetry::use_small_pages();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use penstock_config::{Settings, secret_from_env};
 use penstock_gateway::settings::{
-    AnswerBounds, BreakerSettings, Dialect, Exit, GateSettings, Hop, HopOptions, ParkingSettings, Provider,
-    RetryBudgetSettings, RetrySettings, Timers,
+    AnswerBounds, BreakerSettings, CacheSettings, Dialect, Exit, GateSettings, Hop, HopOptions, ParkingSettings,
+    Provider, RetryBudgetSettings, RetrySettings, Timers,
 };
 use penstock_gateway::{BuildError, Gateway, GatewayMetrics};
 use penstock_telemetry::Metrics;
@@ -49,6 +49,13 @@ pub(crate) fn gateway(settings: &Settings, metrics: &Metrics) -> Result<Gateway,
         breaker: BreakerSettings::default(),
         parking: ParkingSettings { plan_exhausted: Duration::from_secs(300), denied: Duration::from_secs(60) },
         answer: AnswerBounds { event_bytes_max: g.event_bytes_max, body_bytes_max: g.body_bytes_max },
+        tenant_calls_max: g.tenant_calls_max,
+        hedge_after: g.hedge_after,
+        cache: CacheSettings {
+            bytes_max: g.cache_bytes_max,
+            answer_bytes_max: g.cache_answer_bytes_max,
+            keep: g.cache_keep,
+        },
         idle_connections_max: g.idle_connections_max,
     };
     Gateway::new(&settings, metrics.register(GatewayMetrics::register))

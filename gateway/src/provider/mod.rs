@@ -97,7 +97,6 @@ impl Dialect {
     }
 
     /// Reads a response whose status is not 2xx.
-    #[expect(clippy::unused_self, reason = "vendors borrow each other's words, so one reader knows them all")]
     pub(crate) fn trouble(
         self,
         status: StatusCode,

@@ -9,13 +9,16 @@ use crate::client::http_client;
 use crate::error::BuildError;
 use crate::exit::Exit;
 use crate::hop::Hop;
-use crate::settings::{self, RetrySettings, Settings};
+use crate::settings::{self, CacheSettings, RetrySettings, Settings};
 
 /// The routes of a gateway.
 #[derive(Debug)]
 pub(crate) struct Routes {
     pub(crate) chains: BTreeMap<String, Chain>,
     pub(crate) retry: RetrySettings,
+    pub(crate) tenant_calls_max: usize,
+    pub(crate) hedge_after: Duration,
+    pub(crate) cache: CacheSettings,
     pub(crate) client: reqwest::Client,
     /// One per provider and model, however many chains name it: they share its gate and breakers.
     exits: HashMap<settings::Exit, Arc<Exit>>,
@@ -62,7 +65,16 @@ impl Routes {
             Some(held) if held.client_settings == client_settings => held.client.clone(),
             _ => client_settings.client()?,
         };
-        Ok(Self { chains, retry: settings.retry, client, exits, client_settings })
+        Ok(Self {
+            chains,
+            retry: settings.retry,
+            tenant_calls_max: settings.tenant_calls_max,
+            hedge_after: settings.hedge_after,
+            cache: settings.cache,
+            client,
+            exits,
+            client_settings,
+        })
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use penstock_gateway::settings::{
-    AnswerBounds, BreakerSettings, Dialect, Exit, GateSettings, Hop, HopOptions, ParkingSettings, Provider,
-    RetryBudgetSettings, RetrySettings, Timers,
+    AnswerBounds, BreakerSettings, CacheSettings, Dialect, Exit, GateSettings, Hop, HopOptions, ParkingSettings,
+    Provider, RetryBudgetSettings, RetrySettings, Timers,
 };
 use penstock_gateway::{
     CallFailed, CallScope, ChatMessage, Gateway, GatewayError, GatewayMetrics, ModelChunk, ModelRequest, ModelStream,
@@ -55,6 +55,9 @@ pub(crate) fn settings(base_url: &str) -> Settings {
         breaker: BreakerSettings { failures: 100, ..BreakerSettings::default() },
         parking: ParkingSettings { plan_exhausted: Duration::from_secs(300), denied: Duration::from_secs(60) },
         answer: AnswerBounds { event_bytes_max: 1 << 20, body_bytes_max: 32 << 20 },
+        tenant_calls_max: 0,
+        hedge_after: Duration::ZERO,
+        cache: CacheSettings { bytes_max: 1 << 20, answer_bytes_max: 1 << 16, keep: Duration::from_secs(60) },
         idle_connections_max: 64,
     }
 }

@@ -2,10 +2,13 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod answer;
+mod cache;
 mod cancel;
 mod cut;
 mod dialect;
 mod failure;
+mod hedge;
 mod house;
 mod retry;
+mod tenant;
 mod timer;

@@ -83,6 +83,11 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.ms("gateway.push_back_ms", gateway.push_back, 0, 600_000);
     f.range("gateway.attempts_per_hop", gateway.attempts_per_hop, 1, 10);
     f.ms("gateway.hint_ms_max", gateway.hint_max, 0, 600_000);
+    f.range("gateway.tenant_calls_max", gateway.tenant_calls_max, 0, 100_000);
+    f.ms("gateway.hedge_after_ms", gateway.hedge_after, 0, 600_000);
+    f.range("gateway.cache_bytes_max", gateway.cache_bytes_max, 0, 1 << 30);
+    f.range("gateway.cache_answer_bytes_max", gateway.cache_answer_bytes_max, 1024, 16 << 20);
+    f.ms("gateway.cache_keep_ms", gateway.cache_keep, 1000, 86_400_000);
     f.range("gateway.event_bytes_max", gateway.event_bytes_max, 1024, 64 << 20);
     f.range("gateway.body_bytes_max", gateway.body_bytes_max, gateway.event_bytes_max, 1 << 30);
     f.range("gateway.idle_connections_max", gateway.idle_connections_max, 0, 10_000);

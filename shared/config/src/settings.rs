@@ -154,6 +154,13 @@ pub struct Gateway {
     pub time_box: Duration,
     #[serde(rename = "hint_ms_max", deserialize_with = "ms")]
     pub hint_max: Duration,
+    pub tenant_calls_max: usize,
+    #[serde(rename = "hedge_after_ms", deserialize_with = "ms")]
+    pub hedge_after: Duration,
+    pub cache_bytes_max: usize,
+    pub cache_answer_bytes_max: usize,
+    #[serde(rename = "cache_keep_ms", deserialize_with = "ms")]
+    pub cache_keep: Duration,
     pub event_bytes_max: usize,
     pub body_bytes_max: usize,
     pub idle_connections_max: usize,
@@ -209,6 +216,10 @@ pub struct Agent {
     pub chain: String,
     #[serde(default)]
     pub instructions: String,
+    #[serde(default)]
+    pub cache: bool,
+    #[serde(default)]
+    pub fallback_answer: String,
 }
 
 impl<'de> Deserialize<'de> for Hop {

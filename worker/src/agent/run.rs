@@ -1,5 +1,6 @@
 //! Runs the agent of one claimed task to its outcome.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_config::Agent;
@@ -78,16 +79,21 @@ pub(crate) async fn run(
     let limit = parts.settings.now().worker.answer_bytes_max;
     let turn = Turn {
         gateway: &parts.gateway,
-        scope: CallScope { deadline: Some(deadline(parts, claim)), ..CallScope::of(claim.row().key) },
+        scope: CallScope {
+            deadline: Some(deadline(parts, claim)),
+            cache: agent.cache,
+            fallback_answer: Some(agent.fallback_answer.as_str()).filter(|text| !text.is_empty()).map(Arc::from),
+            ..CallScope::of(claim.row().key)
+        },
         lease,
         answer_bytes_max: limit,
     };
     let mut answer = Answer::new(format!("{}-{}", claim.row().key.task, claim.attempt()));
     let called = turn.call(&request, output, account, &mut answer).await;
     let outcome = match called {
-        Ok(()) => Outcome::Succeeded(result(&answer.message_id, &answer.text)),
+        Ok(()) => Outcome::Succeeded(result(&answer.message_id, &answer.text, answer.origin)),
         Err(Interrupted::Stop(why)) => {
-            let seen = (!answer.text.is_empty()).then(|| result(&answer.message_id, &answer.text));
+            let seen = (!answer.text.is_empty()).then(|| result(&answer.message_id, &answer.text, answer.origin));
             Outcome::Stopped(why, seen)
         }
         Err(Interrupted::TooLong) => {

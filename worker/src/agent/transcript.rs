@@ -1,7 +1,7 @@
 //! The conversation that a model gets: instructions, what was said before in the thread, and the input.
 
 use penstock_config::Worker;
-use penstock_gateway::ChatMessage;
+use penstock_gateway::{ChatMessage, Origin};
 use penstock_protocol::message::{Content, Message};
 use penstock_protocol::{Input, TaskId, TaskSpec};
 use penstock_store::{Store, StoreError, TaskRow};
@@ -51,8 +51,13 @@ impl Transcript {
 }
 
 /// The result of a task: the final answer, as stored in its row and sent in RUN_FINISHED.
-pub(crate) fn result(message_id: &str, text: &str) -> Value {
-    json!({ "message_id": message_id, "text": text })
+///
+/// An answer that no model gave just now says where it comes from.
+pub(crate) fn result(message_id: &str, text: &str, origin: Origin) -> Value {
+    match origin {
+        Origin::Model => json!({ "message_id": message_id, "text": text }),
+        other => json!({ "message_id": message_id, "text": text, "origin": other.as_str() }),
+    }
 }
 
 fn user_message(task: TaskId, text: &str) -> Message {

@@ -2,19 +2,22 @@
 
 use std::pin::pin;
 
-use penstock_gateway::{CallScope, Gateway, GatewayError, ModelChunk, ModelRequest};
+use penstock_gateway::{CallScope, Gateway, GatewayError, ModelChunk, ModelRequest, Origin};
 use penstock_protocol::Event;
+use serde_json::json;
 
 use super::{Account, Output};
 use crate::claim::{Lease, Stop};
 
 /// The answer of one call, as far as it came.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Answer {
     /// Id under which its text was streamed.
     pub(crate) message_id: String,
     /// All text.
     pub(crate) text: String,
+    /// Where it comes from.
+    pub(crate) origin: Origin,
     /// Whether TEXT_MESSAGE_START was sent and TEXT_MESSAGE_END was not.
     is_text_open: bool,
     /// Id of the open reasoning span.
@@ -56,7 +59,14 @@ impl Turn<'_> {
             why = &mut stopped => return Err(Interrupted::Stop(why)),
             stream = self.gateway.stream(request, &self.scope) => stream.map_err(Interrupted::Failed)?,
         };
-        account.served(stream.provider(), stream.model());
+        answer.origin = stream.origin();
+        match answer.origin {
+            Origin::Model => account.served(stream.provider(), stream.model()),
+            other => output.push(Event::Custom {
+                name: "penstock.answer_origin".to_owned(),
+                value: json!({ "origin": other.as_str(), "message_id": answer.message_id }),
+            }),
+        }
         let ended = loop {
             let chunk = tokio::select! {
                 biased;
@@ -103,7 +113,7 @@ impl Turn<'_> {
 impl Answer {
     /// An empty answer whose text will be streamed under `message_id`.
     pub(crate) fn new(message_id: String) -> Self {
-        Self { message_id, ..Self::default() }
+        Self { message_id, text: String::new(), origin: Origin::Model, is_text_open: false, open_reasoning: None }
     }
 
     async fn text(&mut self, delta: String, output: &mut Output<'_>) -> Result<(), Stop> {

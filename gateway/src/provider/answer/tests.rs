@@ -345,3 +345,40 @@ fn the_bounds_of_an_answer_hold_in_every_dialect() {
         assert_eq!(answer.take_trouble().unwrap().outcome, Outcome::Undecodable);
     }
 }
+
+#[test]
+fn streams_of_the_vendors_own_types_mean_the_same() {
+    for dialect in DIALECTS {
+        let (chunks, _) = joined(dialect, &[everything(dialect).as_bytes()]);
+        let mut said = crate::Said::default();
+        chunks.iter().for_each(|chunk| said.add(chunk.clone()));
+        assert_eq!(said.content.unwrap().text(), "Let me look \u{263c}.", "{dialect:?}");
+        assert_eq!(said.reasoning[0].text, "Two cities, two calls.", "{dialect:?}");
+        let calls: Vec<_> = said.tool_calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+        assert_eq!(
+            calls,
+            [("get_weather", r#"{"city":"Köln"}"#), ("get_weather", r#"{"city":"東京"}"#)],
+            "{dialect:?}"
+        );
+        let usage = chunks.iter().find_map(|chunk| match chunk {
+            ModelChunk::Usage(usage) => Some(usage),
+            _ => None,
+        });
+        let usage = usage.unwrap_or_else(|| panic!("{dialect:?}: no usage"));
+        let counts = [usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.reasoning_tokens];
+        assert_eq!(counts, [Some(82), Some(17), Some(99), Some(5)], "{dialect:?}");
+        assert_eq!(usage.cached_input_tokens, Some(64), "{dialect:?}");
+        assert_eq!(chunks.last(), Some(&finish(FinishReason::ToolCalls)), "{dialect:?}");
+        let mark = |fields: &crate::Fields, name| fields.get(name).map(|value| value.get().to_owned());
+        let signature = Some("\"c2lnbmF0dXJl\"".to_owned());
+        match dialect {
+            Dialect::Openai => {}
+            Dialect::Anthropic => {
+                assert_eq!(mark(&said.reasoning[0].marks, "signature"), signature);
+                assert_eq!(mark(&said.reasoning[1].marks, "data"), Some("\"aGlkZGVu\"".to_owned()));
+                assert_eq!(usage.cache_write_input_tokens, Some(6));
+            }
+            Dialect::Gemini => assert_eq!(mark(&said.tool_calls[0].marks, "thoughtSignature"), signature),
+        }
+    }
+}

@@ -12,7 +12,6 @@ pub(in crate::provider) struct OpenAi;
 
 impl OpenAi {
     /// Reads one chunk, or one whole completion.
-    #[expect(clippy::unused_self, reason = "the other dialects remember between events")]
     pub(in crate::provider) fn read(&mut self, data: &[u8], turn: &mut Turn) -> Result<Read, serde_json::Error> {
         let frame = serde_json::from_slice::<Frame<'_>>(data)?;
         if frame.is_error() {
