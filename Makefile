@@ -16,7 +16,7 @@ demo: ## submit one task to the running system and print its events
 	@scripts/demo
 test: ## all tests, on private servers
 	@scripts/test
-conformance: ## the official AG-UI client against a system of its own
+conformance: ## official clients: AG-UI, the SDKs of OpenAI and Anthropic (PART=litellm: a LiteLLM proxy)
 	@scripts/conformance
 check: ## format, lints, docs, licences, generated files, scripts
 	@scripts/check
