@@ -7,6 +7,7 @@
 pub mod app;
 pub mod auth;
 pub mod cli;
+mod dead;
 pub mod error;
 pub mod events;
 mod health;

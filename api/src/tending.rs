@@ -23,6 +23,7 @@ pub(crate) fn start(app: &App, name: WorkerId) {
     app.metrics.register(|registry| metrics = RecoveryMetrics::register(registry));
     let recovery = Recovery::new(app.queue.clone(), app.store.clone(), name, app.settings.clone(), metrics);
     app.tracker.spawn(recovery.run(app.shutdown.clone()));
+    app.tracker.spawn(crate::events::serve_departures(app.clone()));
     let (tending, shutdown) = (app.clone(), app.shutdown.clone());
     app.tracker.spawn(async move { shutdown.run_until_cancelled(tick_alone(tending)).await });
     let (judging, shutdown) = (app.clone(), app.shutdown.clone());

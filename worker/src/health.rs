@@ -73,6 +73,10 @@ async fn ready(State(health): State<Health>) -> Response {
     if !health.beats() {
         return answer(false, "Redis does not answer beats".to_owned());
     }
+    let (wedged, most) = (health.parts.wedged.count(), health.parts.settings.now().worker.wedged_max);
+    if wedged > most {
+        return answer(false, format!("{wedged} agents are wedged (worker.wedged_max = {most}); restart this worker"));
+    }
     match health.parts.store.ping().await {
         Ok(()) => answer(true, "takes tasks".to_owned()),
         Err(error) => answer(false, error.to_string()),

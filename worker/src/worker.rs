@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::claim::{Heartbeat, Intake, Leases, Stop};
+use crate::claim::{Heartbeat, Intake, Leases, Stop, Wedged};
 use crate::findings;
 use crate::health::{self, Health};
 use crate::metrics::WorkerMetrics;
@@ -58,6 +58,7 @@ pub(crate) async fn run(loaded: Loaded) -> anyhow::Result<()> {
         gateway: Arc::new(gateway),
         recovery: recovery.clone(),
         leases: Leases::default(),
+        wedged: Wedged::default(),
         worker: worker.clone(),
         metrics: metrics.register(WorkerMetrics::register),
         settings: live.clone(),

@@ -1,11 +1,11 @@
 //! `POST /api/agui/{agent}`: AG-UI's own way in, for the stock `HttpAgent`. The run's input goes in, its events come out.
 //!
-//! The run is a task like any other: a disconnect changes nothing, and the same input again attaches to the same run.
+//! The run is a task like any other: a disconnect changes nothing unless it was asked to, and the same input again attaches to the same run.
 
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use penstock_protocol::message::{Message, RunAgentInput};
-use penstock_protocol::{Input, TaskId, TaskKey, TaskSpec, ThreadId};
+use penstock_protocol::{Input, RetryWish, TaskId, TaskKey, TaskSpec, ThreadId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::sse::Events;
 use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::error::{Problem, ProblemBody};
-use crate::task::{Priority, Submission, UserName, allowed_ms, read_json, submit};
+use crate::task::{OnDisconnect, Priority, Submission, UserName, allowed_ms, read_json, submit};
 
 /// `forwardedProps.penstock`: what AG-UI has no member for.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -27,6 +27,9 @@ struct Knobs {
     max_wait_ms: Option<u64>,
     #[serde(default, deserialize_with = "allowed_ms")]
     deadline_ms: Option<u64>,
+    #[serde(default)]
+    on_disconnect: OnDisconnect,
+    retry: Option<RetryWish>,
 }
 
 /// What a run's identity is judged by: the same run with another of these is another request.
@@ -45,7 +48,7 @@ struct Asked<'a> {
 /// Run an agent over AG-UI.
 ///
 /// `runId` is the task's id and `threadId` its conversation; both are UUIDs. `forwardedProps.penstock` may hold `user`,
-/// `priority`, `max_wait_ms` and `deadline_ms`. The answer is the run's event stream, with comments while it waits.
+/// `priority`, `max_wait_ms`, `deadline_ms`, `on_disconnect` and `retry`. The answer is the run's event stream, with comments while it waits.
 #[utoipa::path(
     post,
     path = "/api/agui/{agent}",
@@ -127,6 +130,8 @@ fn submission(agent: String, input: RunAgentInput) -> Result<Submission, Problem
         priority: knobs.priority,
         wait_ms_max: knobs.max_wait_ms,
         deadline_in_ms: knobs.deadline_ms,
+        on_disconnect: knobs.on_disconnect,
+        replay_of: None,
         spec: TaskSpec {
             input: Input::Messages(input.messages),
             is_new_thread: false,
@@ -134,6 +139,7 @@ fn submission(agent: String, input: RunAgentInput) -> Result<Submission, Problem
             state: input.state,
             tools: input.tools,
             context: input.context,
+            retry: knobs.retry,
             traceparent: None,
         },
     })

@@ -9,6 +9,7 @@
 mod agui;
 mod bells;
 mod close;
+mod departure;
 mod ending;
 mod feed;
 mod frame;
@@ -29,6 +30,7 @@ mod sweep;
 mod ticket;
 mod watch;
 
+pub(crate) use departure::run as serve_departures;
 pub use hub::Hub;
 
 use utoipa_axum::router::OpenApiRouter;

@@ -133,6 +133,7 @@ fn records(
         accepted_ms,
         cost_tokens: queue.task_cost_tokens,
         attempt: 0,
+        is_quarantined: false,
         share: Some(TenantShare {
             weight: caller.allowance.weight,
             running_max: caller.allowance.running_max.map_or(queue.tenant_running_max, u64::from),
@@ -151,6 +152,8 @@ fn records(
         idempotency_key: submission.idempotency_key.map(super::IdempotencyKey::into_string),
         accepted_ms,
         deadline_in_ms: submission.deadline_in_ms,
+        cancel_on_disconnect: submission.on_disconnect == super::OnDisconnect::Cancel,
+        replay_of: submission.replay_of,
         spec: submission.spec,
     };
     (task, queued)

@@ -85,7 +85,7 @@ async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Submission, 
     request.into_submission(idempotency_key)
 }
 
-fn answer(app: &App, headers: &HeaderMap, submitted: &Submitted) -> Response {
+pub(super) fn answer(app: &App, headers: &HeaderMap, submitted: &Submitted) -> Response {
     let links = Links::of(&app.settings.now().api.public_url, headers, submitted.key.task);
     let location = links.path();
     let body = SubmitAnswer {

@@ -21,6 +21,25 @@ pub struct UserName(String);
 #[schema(value_type = u8, minimum = 0, maximum = 9)]
 pub struct Priority(u8);
 
+/// What becomes of a task when nobody watches it any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDisconnect {
+    /// It goes on.
+    #[default]
+    Continue,
+    /// It is cancelled once its last watcher has been gone for `events.disconnect_grace_ms`.
+    Cancel,
+}
+
+impl OnDisconnect {
+    /// Whether the task goes on.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        *self == Self::Continue
+    }
+}
+
 /// Why a field was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum FieldError {

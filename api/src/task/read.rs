@@ -68,6 +68,7 @@ async fn waiting(app: &App, row: &TaskRow) -> Option<Waiting> {
         Some(QueueState::InLine) if gauges.slots == 0 => WaitReason::NoWorker,
         Some(QueueState::InLine) => WaitReason::InLine,
         Some(QueueState::Held) => WaitReason::ThreadBusy,
+        Some(QueueState::Quarantined) => WaitReason::Quarantined,
         Some(QueueState::Delayed) => WaitReason::Delayed,
         // Running: between its claim and the read of the row. Ended: it ended meanwhile.
         Some(QueueState::HandedOut | QueueState::Running | QueueState::Ended) => WaitReason::Starting,

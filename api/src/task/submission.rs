@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::acceptance::{Acceptance, accept};
 use super::admission::{Admission, admit};
-use super::{IdempotencyKey, Priority, UserName};
+use super::{IdempotencyKey, OnDisconnect, Priority, UserName};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::Problem;
@@ -35,6 +35,10 @@ pub struct Submission {
     pub wait_ms_max: Option<u64>,
     /// Time from acceptance to the deadline.
     pub deadline_in_ms: Option<u64>,
+    /// What becomes of it when nobody watches it any more.
+    pub on_disconnect: OnDisconnect,
+    /// The ended task that it repeats.
+    pub replay_of: Option<TaskId>,
     /// What is stored for the worker.
     pub spec: TaskSpec,
 }

@@ -10,7 +10,7 @@ use super::Links;
 
 /// What a list shows of a task. Moments are milliseconds since the Unix epoch.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct TaskSummary {
+pub(crate) struct TaskSummary {
     /// Its id; the `runId` of its events.
     #[schema(value_type = uuid::Uuid)]
     task_id: TaskId,
@@ -43,6 +43,14 @@ pub(super) struct TaskSummary {
     usage: Vec<TokenUsage>,
     /// Why it failed.
     error: Option<TaskError>,
+    /// When its attempts ran out, while it is a dead letter.
+    dead_ms: Option<u64>,
+    /// The task that it repeats.
+    #[schema(value_type = Option<uuid::Uuid>)]
+    replay_of: Option<TaskId>,
+    /// The task that repeats it.
+    #[schema(value_type = Option<uuid::Uuid>)]
+    replayed_as: Option<TaskId>,
 }
 
 /// A task with its result and where it stands.
@@ -101,6 +109,8 @@ pub(super) enum WaitReason {
     NoWorker,
     /// Another task of its thread has not ended.
     ThreadBusy,
+    /// It lost workers before, and runs once no other such task does.
+    Quarantined,
     /// It is tried again after a pause.
     Delayed,
     /// A worker is about to start it.
@@ -131,6 +141,9 @@ impl From<&TaskRow> for TaskSummary {
             model_calls: row.model_calls,
             usage: row.usage.clone(),
             error: row.error.clone().map(|(code, message)| TaskError { code, message }),
+            dead_ms: row.dead_ms,
+            replay_of: row.replay_of,
+            replayed_as: row.replayed_as,
         }
     }
 }

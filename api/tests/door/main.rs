@@ -8,6 +8,7 @@
 
 mod cancel;
 mod checks;
+mod dead;
 mod drain;
 mod harness;
 mod idempotency;

@@ -145,6 +145,18 @@ impl Run {
         redis(&self.app, &["DEL", &self.app.queue.shard().events(self.key)]).await;
     }
 
+    /// Whether an event is refused.
+    pub(crate) async fn is_refused(&mut self, text: &str) -> bool {
+        let events = [Event::TextMessageContent { message_id: "m1".into(), delta: text.into() }.to_json()];
+        let (key, attempt) = (self.key, self.attempt);
+        let emission = Emission { key, attempt, first_n: self.n + 1, first_seq: self.seq + 1, events: &events };
+        self.app.queue.emit(&emission).await.unwrap() == EmitVerdict::Fenced
+    }
+
+    pub(crate) fn worker(&self) -> &WorkerId {
+        &self.worker
+    }
+
     pub(crate) fn thread(&self) -> ThreadId {
         self.thread
     }

@@ -7,6 +7,8 @@ mod house;
 
 mod cancel;
 mod faults;
+mod leases;
 mod lifecycle;
 mod limits;
+mod poison;
 mod threads;

@@ -53,6 +53,13 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.ms("queue.beat_every_ms", queue.beat_every, 100, 60_000);
     f.range("queue.crashes_max", queue.crashes_max, 1, 100);
     f.range("queue.failures_max", queue.failures_max, 1, 100);
+    f.range("queue.quarantine_crashes_min", queue.quarantine_crashes_min, 0, queue.crashes_max);
+    f.range("queue.quarantine_running_max", queue.quarantine_running_max, 1, 100);
+    f.ms("queue.back_off_ms_min", queue.back_off_min, 1, 3_600_000);
+    f.ms("queue.back_off_ms_max", queue.back_off_max, 1, 86_400_000);
+    f.ms("queue.hint_ms_max", queue.hint_max, 0, 86_400_000);
+    f.ms("queue.cancel_grace_ms", queue.cancel_grace, 0, 60_000);
+    f.range("queue.dead_batch_max", queue.dead_batch_max, 1, 1000);
     f.range("queue.priority_head_start_ms", queue.priority_head_start_ms, 0, 3_600_000);
     f.range("queue.task_cost_tokens", queue.task_cost_tokens, 1, 1_000_000);
     f.range("queue.debt_max_tokens", queue.debt_max_tokens, 0, 1_000_000_000);
@@ -67,10 +74,13 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.ms("events.unknown_task_wait_ms", events.unknown_task_wait, 1000, 600_000);
     f.ms("events.ping_every_ms", events.ping_every, 1000, 30_000);
     f.ms("events.silence_ms", events.silence, 1000, 600_000);
+    f.ms("events.disconnect_grace_ms", events.disconnect_grace, 1000, 3_600_000);
     f.ms("events.ticket_ms", events.ticket, 1000, 300_000);
     f.range("worker.slots", worker.slots, 1, 10_000);
     f.ms("worker.drain_ms", worker.drain, 0, 3_600_000);
     f.ms("worker.attempt_ms_max", worker.attempt_max, 1000, 86_400_000);
+    f.ms("worker.stop_grace_ms", worker.stop_grace, 100, 600_000);
+    f.range("worker.wedged_max", worker.wedged_max, 0, 10_000);
     f.range("worker.history_messages_max", worker.history_messages_max, 0, 10_000);
     f.range("worker.history_bytes_max", worker.history_bytes_max, 0, 16 << 20);
     f.range("worker.answer_bytes_max", worker.answer_bytes_max, 1024, 16 << 20);
@@ -107,6 +117,9 @@ fn between(settings: &Settings, f: &mut Findings) {
             "redis.script_timeout_ms = {}: must be more than redis.admission_timeout_ms and less than queue.lease_ms",
             redis.script_timeout.as_millis()
         )
+    });
+    f.require(queue.back_off_min <= queue.back_off_max, || {
+        format!("queue.back_off_ms_min = {}: must be at most queue.back_off_ms_max", queue.back_off_min.as_millis())
     });
     f.require(mysql.batch_waiting_max >= mysql.batch_rows_max, || {
         format!("mysql.batch_waiting_max = {}: must be at least mysql.batch_rows_max", mysql.batch_waiting_max)

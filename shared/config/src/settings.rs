@@ -87,6 +87,17 @@ pub struct Queue {
     pub beat_every: Duration,
     pub crashes_max: u32,
     pub failures_max: u32,
+    pub quarantine_crashes_min: u32,
+    pub quarantine_running_max: u32,
+    #[serde(rename = "back_off_ms_min", deserialize_with = "ms")]
+    pub back_off_min: Duration,
+    #[serde(rename = "back_off_ms_max", deserialize_with = "ms")]
+    pub back_off_max: Duration,
+    #[serde(rename = "hint_ms_max", deserialize_with = "ms")]
+    pub hint_max: Duration,
+    #[serde(rename = "cancel_grace_ms", deserialize_with = "ms")]
+    pub cancel_grace: Duration,
+    pub dead_batch_max: u32,
     pub priority_head_start_ms: u64,
     pub task_cost_tokens: u64,
     pub debt_max_tokens: u64,
@@ -114,6 +125,8 @@ pub struct Events {
     pub ping_every: Duration,
     #[serde(rename = "silence_ms", deserialize_with = "ms")]
     pub silence: Duration,
+    #[serde(rename = "disconnect_grace_ms", deserialize_with = "ms")]
+    pub disconnect_grace: Duration,
     #[serde(rename = "ticket_ms", deserialize_with = "ms")]
     pub ticket: Duration,
 }
@@ -128,6 +141,9 @@ pub struct Worker {
     pub drain: Duration,
     #[serde(rename = "attempt_ms_max", deserialize_with = "ms")]
     pub attempt_max: Duration,
+    #[serde(rename = "stop_grace_ms", deserialize_with = "ms")]
+    pub stop_grace: Duration,
+    pub wedged_max: usize,
     pub history_messages_max: u32,
     pub history_bytes_max: usize,
     pub answer_bytes_max: usize,

@@ -2,7 +2,7 @@
 --
 -- KEYS  1–16, 17 event stream
 -- ARGV  now_ms, id, user or '', thread or '', hash, place, turn or '', cost (tokens), attempt, worker, lease ms,
---       n of the last event that the worker wrote
+--       n of the last event that the worker wrote, 1 = it may only run in the quarantine lane
 -- Returns 1 it runs here (also when repeated) · 0 lost: another attempt is under way, or it ended
 -- Law 3: a flush costs a live worker nothing. Law 5: the caller has read in MySQL that attempt and worker are its own,
 -- and a stream that was fenced says no.
@@ -17,21 +17,22 @@ verb('adopt', function(keys, args)
   local no = tenant_of(id)
   local t = tenant(no)
   if r then
-    if r.status ~= 'A' and (r.status ~= 'W' and r.status ~= 'H' or r.attempt > attempt) then return 0 end
+    if r.status ~= 'A' and (not find('WHQ', r.status, 1, true) or r.attempt > attempt) then return 0 end
     leave_home(no, id, r, t)
   else
     r = { user = args[3] }
     if r.user ~= '' then call('HINCRBY', K[USERS], no .. '|' .. r.user, 1) end
   end
-  local had_thread = r.status == 'W'
+  local had_thread = r.status == 'W' or r.status == 'Q'
   r.thread, r.hash, r.place, r.turn = args[4], args[5], args[6], args[7]
   r.cost, r.attempt, r.cancel, r.entry = max(tonumber(args[8]) or 1, 1), attempt, '', ''
+  r.lane = args[13] == '1' and 'q' or ''
   if not had_thread and not take_thread(no, id, r) then
     -- A rebuild gave the thread to a later task. If that one only waits, it waits behind this one again.
     local field = no .. '|' .. r.thread
     local other = call('HGET', K[THREADS], field)
     local o = other and read_task(other)
-    if o and o.status == 'W' then
+    if o and (o.status == 'W' or o.status == 'Q') then
       leave_home(no, other, o, t)
       t.waiting = t.waiting + 1
       enter_held(no, other, o)
@@ -42,9 +43,7 @@ verb('adopt', function(keys, args)
     end
   end
   r.status, r.owner = 'X', worker
-  t.running = t.running + 1
-  local s = totals()
-  s.used = s.used + 1
+  take_slot(id, r, t)
   call('ZADD', K[LEASES], int(now + tonumber(args[11])), id)
   write_task(id, r)
   if call('EXISTS', K[EV]) == 0 then

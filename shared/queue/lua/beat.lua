@@ -36,7 +36,7 @@ verb('beat', function(keys, args)
         answer[i + 1] = r.cancel == '1' and 1 or 0
         extended[#extended + 1] = int(now + lease_ms)
         extended[#extended + 1] = id
-      elseif r.status == 'A' or ((r.status == 'W' or r.status == 'H') and r.attempt <= tonumber(args[4 + 2 * i])) then
+      elseif r.status == 'A' or (find('WHQ', r.status, 1, true) and r.attempt <= tonumber(args[4 + 2 * i])) then
         answer[i + 1] = 3  -- put back by a rebuild: the worker may adopt it if the row is still its own
       else
         answer[i + 1] = 2

@@ -2,7 +2,7 @@
 --
 -- KEYS  1–16, 17 event stream
 -- ARGV  now_ms, id, user or '', thread or '', hash, place, turn or '', cost (tokens), attempt in MySQL,
---       tenant's weight and running cap, or '' and '' to leave what is known
+--       tenant's weight and running cap, or '' and '' to leave what is known, 1 = it may only run in the quarantine lane
 -- Returns {1, 0} queued · {1, 1} queued, it came back without a registration · {2, status} it was here already
 -- Law 5: a task that comes back with an attempt behind it fences that attempt; its worker may still be alive.
 -- Law 1: an accepted task is never refused. Law 3: may be repeated by the door and the reconciler without harm.
@@ -25,7 +25,7 @@ verb('enqueue', function(keys, args)
   end
   r.thread, r.hash, r.place, r.turn = args[4], args[5], args[6], args[7]
   r.cost, r.attempt = max(tonumber(args[8]) or 1, 1), tonumber(args[9]) or 0
-  r.owner, r.entry, r.cancel = '', '', ''
+  r.owner, r.entry, r.cancel, r.lane = '', '', '', args[12] == '1' and 'q' or ''
   if r.attempt > 0 then fence(id, r.attempt, 'recovered', 'worker_lost') end
 
   local weight = tonumber(args[10])
@@ -35,7 +35,7 @@ verb('enqueue', function(keys, args)
   end
 
   local idle = s.used < s.slots and s.weights == 0 and s.paused == 0
-  if idle and t.hold == 0 and (t.cap == 0 or t.running < t.cap) and take_thread(no, id, r) then
+  if idle and r.lane == '' and may_run(t) and take_thread(no, id, r) then
     hand_out(id, r, t)
     commit()
     return { 1, returned }

@@ -1,7 +1,7 @@
 -- raise: a claim found that MySQL is ahead of the entry: the task goes back in line with MySQL's attempt as its floor.
 --
 -- KEYS  1–16, 17 event stream
--- ARGV  now_ms, id, entry, attempt in MySQL
+-- ARGV  now_ms, id, entry, attempt in MySQL, 1 = it may only run in the quarantine lane
 -- Returns 1 back in line · 0 the entry does not fit any more
 -- Law 5: attempt numbers come from MySQL and only grow; the attempt that MySQL knows is fenced.
 
@@ -15,6 +15,7 @@ verb('raise', function(keys, args)
   leave_home(no, id, r, t)
   r.attempt = max(r.attempt, tonumber(args[4]) or 0)
   fence(id, r.attempt, 'recovered', 'worker_lost')
+  if args[5] == '1' then r.lane = 'q' end
   wait(no, id, r, t)
   write_task(id, r)
   update_ring(no, t)

@@ -1,7 +1,8 @@
 -- tick: what nobody asks for: due tasks, old registrations, tombstones, silent workers, the sums.
 --
 -- KEYS  1–16
--- ARGV  now_ms, at most so many of each kind, ms after which a silent worker's slots do not count
+-- ARGV  now_ms, at most so many of each kind, ms after which a silent worker's slots do not count, width of the
+--       quarantine lane
 -- Returns how much was done; as much as the bound means: call again
 
 verb('tick', function(keys, args)
@@ -52,8 +53,18 @@ verb('tick', function(keys, args)
   s.slots = slots
   s.used = call('XLEN', K[READY]) + call('ZCARD', K[LEASES])
   s.held = call('ZCARD', K[HELD])
+  s.quarantined = s.held > 0 and call('ZLEXCOUNT', K[HELD], '[q|', '(q}') or 0
+  if s.lane ~= '' then
+    local lane = {}
+    for id in gmatch(s.lane, '%S+') do
+      local r = read_task(id)
+      if r and r.lane == 'q' and (r.status == 'R' or r.status == 'X') then lane[#lane + 1] = id end
+    end
+    s.lane = concat(lane, ' ')
+  end
+  s.lane_max = tonumber(args[4]) or 1
   advance()
-  call('HSET', K[STATS], 'tick', int(now), 'slots', int(slots))
+  call('HSET', K[STATS], 'tick', int(now), 'slots', int(slots), 'lane_max', int(s.lane_max))
 
   -- Tenants at rest whose tag virtual time has passed are forgotten, unless they were configured.
   local page = call('HSCAN', K[TENANTS], call('HGET', K[STATS], 'scan') or '0', 'COUNT', 50)

@@ -116,10 +116,16 @@ impl Queue {
         }
     }
 
-    /// Puts a task back whose claim found MySQL ahead of the entry: `attempt` is MySQL's. Returns whether it fitted.
-    pub async fn raise(&self, entry: &ReadyEntry, attempt: u32) -> Result<bool, QueueError> {
+    /// Puts a task back whose claim found MySQL ahead of the entry: `attempt` is MySQL's, `quarantine` sends it to the
+    /// quarantine lane. Returns whether it fitted.
+    pub async fn raise(&self, entry: &ReadyEntry, attempt: u32, quarantine: bool) -> Result<bool, QueueError> {
         let events = self.shard().events(entry.key);
-        let verb = self.verb("raise", Some(&events)).arg(entry.key.to_string()).arg(&entry.entry).arg(attempt);
+        let verb = self
+            .verb("raise", Some(&events))
+            .arg(entry.key.to_string())
+            .arg(&entry.entry)
+            .arg(attempt)
+            .arg(u8::from(quarantine));
         self.call(&verb).await
     }
 

@@ -25,6 +25,8 @@ pub struct QueuedTask {
     pub cost_tokens: u64,
     /// Latest attempt that MySQL knows.
     pub attempt: u32,
+    /// It lost workers before: it runs in the quarantine lane only.
+    pub is_quarantined: bool,
     /// The tenant's share where the caller knows it; `None` leaves what Redis has.
     pub share: Option<TenantShare>,
 }
@@ -58,7 +60,8 @@ impl Queue {
         let verb = task
             .args(self.verb("enqueue", Some(&events)), task.attempt)
             .arg(share(task.share.map(|share| u64::from(share.weight))))
-            .arg(share(task.share.map(|share| share.running_max)));
+            .arg(share(task.share.map(|share| share.running_max)))
+            .arg(u8::from(task.is_quarantined));
         let (code, detail): (i64, String) = self.call(&verb).await?;
         match (code, State::from_letter(&detail)) {
             (1, _) => Ok(EnqueueVerdict::Queued { returned: detail == "1" }),

@@ -129,6 +129,7 @@ pub fn task(tenant: u32, number: u64) -> QueuedTask {
         accepted_ms: number,
         cost_tokens: 100,
         attempt: 0,
+        is_quarantined: false,
         share: None,
     }
 }

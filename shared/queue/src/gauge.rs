@@ -11,7 +11,7 @@ pub struct Gauges {
     pub admitted: u64,
     /// In line.
     pub line: u64,
-    /// Waiting for another task of their thread.
+    /// Waiting for another task of their thread, or for the quarantine lane.
     pub held: u64,
     /// Handed to idle slots, not started.
     pub handed_out: u64,
@@ -27,6 +27,10 @@ pub struct Gauges {
     pub workers: u64,
     /// Mean slot time of a task, over about 2 minutes; `None` while nothing is known.
     pub mean_service_ms: Option<u64>,
+    /// Waiting for the quarantine lane.
+    pub quarantined: u64,
+    /// Running in the quarantine lane, or handed to a slot for it.
+    pub quarantine_running: u64,
     /// Whether tasks can be admitted.
     pub is_open: bool,
 }
@@ -68,6 +72,8 @@ impl Queue {
             workers: count(8),
             mean_service_ms: sum(9),
             is_open: count(10) == 1,
+            quarantined: count(11),
+            quarantine_running: count(12),
         })
     }
 

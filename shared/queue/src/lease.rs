@@ -106,7 +106,8 @@ impl Queue {
             .args(self.verb("adopt", Some(&events)), adoption.attempt)
             .arg(adoption.worker.as_str())
             .arg_ms(self.settings().lease)
-            .arg(adoption.last_n);
+            .arg(adoption.last_n)
+            .arg(u8::from(adoption.task.is_quarantined));
         self.call(&verb).await
     }
 }

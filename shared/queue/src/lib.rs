@@ -21,6 +21,7 @@ mod field;
 #[cfg(feature = "fixture")]
 pub mod fixture;
 mod gauge;
+mod gone;
 mod known;
 mod lease;
 mod library;
@@ -46,13 +47,14 @@ pub use enqueue::{EnqueueVerdict, QueuedTask, TenantShare};
 pub use error::{ConnectError, QueueError};
 pub use event::StoredEvent;
 pub use gauge::{Gauges, Position};
+pub use gone::Gone;
 pub use lease::{Adoption, Beat, LeaseState};
 #[doc(hidden)]
 pub use library::{Library, VERBS, library_source};
 pub use order::{Order, OrderSignal, Orders};
 pub use queue::Queue;
 pub use ready::{ReadyEntry, ReadyReader};
-pub use recovery::{Census, CensusState, LostTask, ReapVerdict, RebuildToken};
+pub use recovery::{Census, CensusState, Fate, LostTask, ReapVerdict, RebuildToken};
 pub use settings::QueueSettings;
 #[doc(hidden)]
 pub use settings::VirtualClock;

@@ -18,6 +18,17 @@ pub struct LostTask {
     pub has_started: bool,
 }
 
+/// What is to become of a lost task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It waits again at its old place.
+    Waits,
+    /// It waits again, for the quarantine lane: it has lost too many workers to run beside others of its kind.
+    WaitsInQuarantine,
+    /// It ends: its attempts are used up, or its row is terminal.
+    Closes,
+}
+
 /// What became of a lost task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReapVerdict {
@@ -76,8 +87,8 @@ impl Queue {
         Ok(tasks.collect())
     }
 
-    /// Takes a lost task from its worker. `closing`: its attempts are used up, or its row is terminal.
-    pub async fn reap(&self, lost: &LostTask, reaper: &WorkerId, closing: bool) -> Result<ReapVerdict, QueueError> {
+    /// Takes a lost task from its worker.
+    pub async fn reap(&self, lost: &LostTask, reaper: &WorkerId, fate: Fate) -> Result<ReapVerdict, QueueError> {
         let events = self.shard().events(lost.key);
         let verb = self
             .verb("reap", Some(&events))
@@ -86,7 +97,8 @@ impl Queue {
             .arg(reaper.as_str())
             .arg_ms(self.settings().lease)
             .arg(self.idle_ms())
-            .arg(u8::from(closing));
+            .arg(u8::from(fate == Fate::Closes))
+            .arg(u8::from(fate == Fate::WaitsInQuarantine));
         let (code, attempt): (i64, u32) = self.call(&verb).await?;
         match code {
             1 => Ok(ReapVerdict::Requeued),
@@ -99,7 +111,11 @@ impl Queue {
     /// Does what is due: delayed tasks, old registrations and tombstones, silent workers, sums. Beats call it; a
     /// process without a worker calls it while no worker beats.
     pub async fn tick(&self) -> Result<(), QueueError> {
-        let verb = self.verb("tick", None).arg(TICK_COUNT).arg_ms(self.settings().lease);
+        let verb = self
+            .verb("tick", None)
+            .arg(TICK_COUNT)
+            .arg_ms(self.settings().lease)
+            .arg(self.settings().quarantine_running_max);
         for _ in 0..TICK_ROUNDS_MAX {
             let done: usize = self.call(&verb).await?;
             if done < 100 {

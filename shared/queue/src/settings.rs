@@ -33,6 +33,8 @@ pub struct QueueSettings {
     pub paused_keep: Duration,
     /// How far a tenant's real cost may push it behind the others, in tokens; 0 = any.
     pub debt_max_tokens: u64,
+    /// Tasks of the quarantine lane that run at once, over the whole queue.
+    pub quarantine_running_max: u32,
     /// Moment given to the scripts instead of Redis TIME; tests only.
     #[doc(hidden)]
     pub virtual_clock: Option<VirtualClock>,
@@ -52,6 +54,7 @@ impl QueueSettings {
             lease: settings.queue.lease,
             events_keep: settings.events.keep,
             debt_max_tokens: settings.queue.debt_max_tokens,
+            quarantine_running_max: settings.queue.quarantine_running_max,
             ..Self::new(settings.redis.url.expose_secret(), shard)
         })
     }
@@ -70,6 +73,7 @@ impl QueueSettings {
             events_keep: Duration::from_secs(300),
             paused_keep: Duration::from_secs(86_400),
             debt_max_tokens: 1_000_000,
+            quarantine_running_max: 1,
             virtual_clock: None,
         }
     }

@@ -7,7 +7,7 @@
 //! | 1 | `admitted` | zset | id → ms admitted |
 //! | 2 | `line` | zset, score 0 | `tenant\|place\|id` |
 //! | 3 | `ring` | zset | tenant → start tag, of tenants that may be served; `#` at +inf |
-//! | 4 | `held` | zset, score 0 | `tenant\|thread\|turn\|id` |
+//! | 4 | `held` | zset, score 0 | `tenant\|thread\|turn\|id`; in quarantine `q\|tenant\|place\|id` |
 //! | 5 | `ready` | stream | `t` = id, `a` = attempt; group `workers` |
 //! | 6 | `delayed` | zset | id → due ms |
 //! | 7 | `tasks` | hash | id → record (`lua/prelude/task.lua`); `#` |

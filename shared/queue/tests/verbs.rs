@@ -7,8 +7,8 @@ use penstock_protocol::{Event, EventId, TaskKey, ThreadId, event::is_terminal_js
 use penstock_queue::fixture::{TestQueue, task};
 use penstock_queue::{
     AdmitLimits, AdmitRequest, AdmitVerdict, Adoption, AttemptVerdict, CancelVerdict, CensusState, Emission,
-    EmitVerdict, EnqueueVerdict, Finish, LeaseState, QueuedTask, ReadyEntry, ReapVerdict, Reason, Retry, RetryCause,
-    StartVerdict, State, TenantShare, VirtualClock, WorkerId,
+    EmitVerdict, EnqueueVerdict, Fate, Finish, LeaseState, QueuedTask, ReadyEntry, ReapVerdict, Reason, Retry,
+    RetryCause, StartVerdict, State, TenantShare, VirtualClock, WorkerId,
 };
 
 const STARTED: &str = r#"{"type":"RUN_STARTED","threadId":"t","runId":"r"}"#;
@@ -549,15 +549,15 @@ async fn a_lost_lease_is_reaped_once_its_time_has_passed_and_the_task_keeps_its_
     let found = test.queue.beat(&worker("reaper"), 0, &[], 10).await.unwrap().lost;
     assert_eq!((found.len(), found[0].key, found[0].has_started), (1, lost.key, true));
     let reaper = worker("reaper");
-    assert_eq!(test.queue.reap(&found[0], &reaper, false).await.unwrap(), ReapVerdict::Requeued);
-    assert_eq!(test.queue.reap(&found[0], &reaper, false).await.unwrap(), ReapVerdict::NotLost);
+    assert_eq!(test.queue.reap(&found[0], &reaper, Fate::Waits).await.unwrap(), ReapVerdict::Requeued);
+    assert_eq!(test.queue.reap(&found[0], &reaper, Fate::Waits).await.unwrap(), ReapVerdict::NotLost);
     test.queue.beat(&reaper, 1, &[], 0).await.unwrap();
     let entry = run_next(&test, "reaper").await;
     assert_eq!((entry.key, entry.attempt), (lost.key, 2), "before the task that came later");
 
     clock.set_ms(1_030_000);
     let found = test.queue.lost(10).await.unwrap();
-    assert_eq!(test.queue.reap(&found[0], &reaper, true).await.unwrap(), ReapVerdict::Closing { attempt: 3 });
+    assert_eq!(test.queue.reap(&found[0], &reaper, Fate::Closes).await.unwrap(), ReapVerdict::Closing { attempt: 3 });
     let closing = ReadyEntry { key: lost.key, attempt: 3, entry: String::new() };
     assert_eq!(finish(&test, &closing, "reaper").await, AttemptVerdict::Done);
     let stored = events(&test, lost.key).await;
@@ -579,7 +579,7 @@ async fn an_entry_that_was_read_and_not_started_is_handed_out_again_under_a_high
     let entry = next(&test, "dead").await.unwrap();
     let found = test.queue.lost(10).await.unwrap();
     assert_eq!((found.len(), found[0].has_started), (1, false));
-    assert_eq!(test.queue.reap(&found[0], &worker("w"), false).await.unwrap(), ReapVerdict::Requeued);
+    assert_eq!(test.queue.reap(&found[0], &worker("w"), Fate::Waits).await.unwrap(), ReapVerdict::Requeued);
     assert_eq!(test.queue.start(&entry, &worker("dead"), STARTED).await.unwrap(), StartVerdict::Stale);
     let again = run_next(&test, "w").await;
     assert_eq!((again.key, again.attempt), (task.key, 2));
@@ -595,8 +595,8 @@ async fn a_claim_that_found_mysql_ahead_raises_the_attempt() {
     let task = task(1, 1);
     test.queue.enqueue(&task).await.unwrap();
     let entry = next(&test, "w").await.unwrap();
-    assert!(test.queue.raise(&entry, 7).await.unwrap());
-    assert!(!test.queue.raise(&entry, 9).await.unwrap(), "the entry is gone");
+    assert!(test.queue.raise(&entry, 7, false).await.unwrap());
+    assert!(!test.queue.raise(&entry, 9, false).await.unwrap(), "the entry is gone");
     assert_eq!(run_next(&test, "w").await.attempt, 8);
     test.delete().await;
 }
@@ -740,5 +740,63 @@ async fn the_tick_forgets_tombstones_silent_workers_and_tenants_at_rest() {
     test.queue.tick().await.unwrap();
     let known: Vec<String> = test.command(&["HKEYS", &test.key("tenants")]).await;
     assert!(!known.contains(&"1".to_owned()), "{known:?}");
+    test.delete().await;
+}
+
+#[tokio::test]
+async fn quarantined_tasks_run_one_by_one_and_nobody_else_waits_for_them() {
+    let test = TestQueue::create().await;
+    test.queue.beat(&worker("w"), 4, &[], 0).await.unwrap();
+    test.queue.tick().await.unwrap();
+    let suspect = |tenant, number| QueuedTask { is_quarantined: true, attempt: 1, ..task(tenant, number) };
+    let (first, second, third, healthy) = (suspect(1, 1), suspect(1, 2), suspect(2, 3), task(1, 4));
+    for task in [&first, &second, &third, &healthy] {
+        test.queue.enqueue(task).await.unwrap();
+    }
+    let gauges = test.queue.gauges().await.unwrap();
+    assert_eq!((gauges.quarantined, gauges.quarantine_running, gauges.held, gauges.depth()), (2, 1, 2, 4));
+    let position = test.queue.position(second.key).await.unwrap();
+    assert_eq!((position.state, position.ahead), (Some(State::Quarantined), None));
+    let entry = run_next(&test, "w").await;
+    assert_eq!((entry.key, entry.attempt), (first.key, 2));
+    assert_eq!(run_next(&test, "w").await.key, healthy.key, "a healthy task passes them");
+    assert!(next(&test, "w").await.is_none(), "two slots are idle, and the lane is taken");
+
+    // A failure or a hand-back keeps the task in the lane, and lets the next one in: another tenant's turn.
+    let by = worker("w");
+    let cause = RetryCause::HandedBack;
+    let retry = Retry { key: first.key, attempt: 2, worker: &by, delay: Duration::ZERO, cost_tokens: None, cause };
+    assert_eq!(test.queue.retry(&retry).await.unwrap(), AttemptVerdict::Done);
+    let entry = run_next(&test, "w").await;
+    assert_eq!(entry.key, third.key);
+    assert_eq!(finish(&test, &entry, "w").await, AttemptVerdict::Done);
+    let entry = run_next(&test, "w").await;
+    assert_eq!((entry.key, entry.attempt), (first.key, 3), "its old place is before the second's");
+
+    // Cancelled while it waits, and while it runs.
+    assert_eq!(test.queue.cancel(second.key, 1, CANCELLED).await.unwrap(), CancelVerdict::Ended);
+    assert_eq!(test.queue.cancel(first.key, 3, CANCELLED).await.unwrap(), CancelVerdict::Flagged);
+    assert_eq!(finish(&test, &entry, "w").await, AttemptVerdict::Done);
+    let gauges = test.queue.gauges().await.unwrap();
+    assert_eq!((gauges.quarantined, gauges.quarantine_running, gauges.held), (0, 0, 0));
+    test.delete().await;
+}
+
+#[tokio::test]
+async fn a_tenant_that_may_not_run_does_not_block_the_quarantine_lane() {
+    let test = TestQueue::create().await;
+    test.queue.beat(&worker("w"), 2, &[], 0).await.unwrap();
+    let share = TenantShare { weight: 1, running_max: 0 };
+    test.queue.configure_tenant(penstock_protocol::TenantNo(1), share, 0, true).await.unwrap();
+    let suspect = |tenant, number| QueuedTask { is_quarantined: true, ..task(tenant, number) };
+    let (held, free) = (suspect(1, 1), suspect(2, 2));
+    test.queue.enqueue(&held).await.unwrap();
+    assert!(next(&test, "w").await.is_none());
+    test.queue.enqueue(&free).await.unwrap();
+    let entry = run_next(&test, "w").await;
+    assert_eq!(entry.key, free.key);
+    finish(&test, &entry, "w").await;
+    test.queue.configure_tenant(penstock_protocol::TenantNo(1), share, 0, false).await.unwrap();
+    assert_eq!(run_next(&test, "w").await.key, held.key);
     test.delete().await;
 }

@@ -14,8 +14,10 @@ mod publish;
 mod rebuild;
 mod reconcile;
 mod recovery;
+mod seen;
 
 pub use error::RecoveryError;
 pub use metrics::RecoveryMetrics;
-pub use publish::queued_task;
+pub use publish::crashes_of;
 pub use recovery::Recovery;
+pub use seen::store_seen;

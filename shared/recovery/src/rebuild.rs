@@ -3,7 +3,6 @@
 use penstock_protocol::Status;
 use penstock_queue::Census;
 
-use crate::publish::queued_task;
 use crate::{Recovery, RecoveryError};
 
 /// Rows read at once.
@@ -24,7 +23,7 @@ impl Recovery {
         while let Some(last) = page.last() {
             let after = (last.place.clone(), last.key);
             for row in page.iter().filter(|row| row.status == Status::Queued) {
-                self.queue.enqueue(&queued_task(row)).await?;
+                self.queue.enqueue(&self.queued_task(row, row.crashes)).await?;
                 count += 1;
             }
             page = self.store.open_tasks(Some(&after), PAGE_ROWS).await?;

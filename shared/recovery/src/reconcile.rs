@@ -6,8 +6,7 @@ use penstock_protocol::{Status, clock};
 use penstock_queue::{Census, EnqueueVerdict};
 use penstock_store::TaskRow;
 
-use crate::publish::queued_task;
-use crate::{Recovery, RecoveryError};
+use crate::{Recovery, RecoveryError, crashes_of};
 
 /// Rows compared in one pass; the next pass goes on behind them.
 const PAGE_ROWS: u32 = 500;
@@ -37,7 +36,9 @@ impl Recovery {
             let keys: Vec<_> = rows.iter().map(|row| row.key).collect();
             let known = self.queue.known(&keys).await?;
             for (row, _) in rows.into_iter().zip(known).filter(|(_, is_known)| !is_known) {
-                if let EnqueueVerdict::Queued { .. } = self.queue.enqueue(&queued_task(row)).await? {
+                if let EnqueueVerdict::Queued { .. } =
+                    self.queue.enqueue(&self.queued_task(row, crashes_of(row))).await?
+                {
                     drift += 1;
                     self.metrics.returned.inc();
                     tracing::warn!(

@@ -15,5 +15,5 @@ mod tenant;
 pub use error::StoreError;
 pub use key::{KeyRow, NewKey};
 pub use pool::Store;
-pub use task::{Accepted, Claimed, End, Ended, ListFilter, NewTask, Page, TaskRow};
+pub use task::{Accepted, Claimed, DeadFilter, DeadPage, End, Ended, ListFilter, NewTask, Page, TaskRow};
 pub use tenant::TenantRow;

@@ -19,7 +19,7 @@ local USERS, THREADS, LEASES, WORKERS, WSLOTS, STATS, DONE, META, EV = 9, 10, 11
 
 -- While a library is loaded Redis offers nothing but register_function: these are bound by the first call.
 local call, try  -- redis.call and redis.pcall
-local floor, min, max, exp, match, sub, find, format
+local floor, min, max, exp, match, gmatch, sub, find, format, concat
 local K          -- keys of this call
 local now        -- Redis ms of this call
 local tenants    -- tenant no -> record read by this call
@@ -33,7 +33,8 @@ local function begin(keys, now_ms)
   if not call then
     call, try = redis.call, redis.pcall
     floor, min, max, exp = math.floor, math.min, math.max, math.exp
-    match, sub, find, format = string.match, string.sub, string.find, string.format
+    match, gmatch, sub, find, format = string.match, string.gmatch, string.sub, string.find, string.format
+    concat = table.concat
   end
   K, tenants, stats = keys, {}, nil
   now = tonumber(now_ms)

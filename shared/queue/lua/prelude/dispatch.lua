@@ -2,25 +2,61 @@
 --
 -- Dispatch serves the tenant with the smallest tag, moves virtual time to it and charges `cost / weight`. `ready` never
 -- holds more than the idle slots can take, since an entry there is past fairness, caps and cancels.
+-- Tasks that lost workers run in the quarantine lane, at most `lane_max` at once over the queue: one that takes its worker
+-- with it cannot take another one at the same time.
 
 -- Hands one task out: the entry carries the attempt number that the worker claims in MySQL first.
 local function hand_out(id, r, t)
   local s = totals()
   t.tag = max(t.tag, s.v)
-  s.v = t.tag
+  if r.lane ~= 'q' then s.v = t.tag end  -- the lane serves tenants by turns, not by tags
   t.tag = t.tag + r.cost / t.weight
-  t.running = t.running + 1
-  s.used = s.used + 1
+  take_slot(id, r, t)
   r.attempt = r.attempt + 1
   r.entry = call('XADD', K[READY], '*', 't', id, 'a', int(r.attempt))
   r.status, r.owner = 'R', ''
   write_task(id, r)
 end
 
+-- Hands out the next task of the quarantine lane: tenants that have one there take turns, those that may not run are
+-- passed over. Returns whether there was one.
+local function dispatch_quarantined()
+  local s = totals()
+  local first
+  for _ = 1, 20 do
+    local from = s.lane_turn == '' and '[q|' or '(q|' .. s.lane_turn .. '}'
+    local member = call('ZRANGEBYLEX', K[HELD], from, '(q}', 'LIMIT', 0, 1)[1]
+    if not member then
+      if s.lane_turn == '' then return false end
+      s.lane_turn = ''
+    else
+      local no, id = match(member, '^q|(%d+)|'), match(member, FIELD .. '$')
+      if no == first then return false end
+      first, s.lane_turn = first or no, no
+      local t, r = tenant(no), read_task(id)
+      if not r or r.status ~= 'Q' then  -- a lost key; the census orders the rebuild
+        call('ZREM', K[HELD], member)
+        s.held, s.quarantined = max(s.held - 1, 0), max(s.quarantined - 1, 0)
+      elseif may_run(t) then
+        leave_home(no, id, r, t)
+        hand_out(id, r, t)
+        update_ring(no, t)
+        return true
+      end
+    end
+  end
+  return false
+end
+
 -- Hands out at most `count` tasks while slots are idle; the rings of changed tenants must be up to date.
 local function dispatch(count)
   local s = totals()
-  local handed, looked = 0, 0
+  local handed, looked, quarantined = 0, 0, 0
+  -- One end may make room both in the lane and for a tenant in the ring, so the lane does not count.
+  while s.quarantined > 0 and s.used < s.slots and s.paused == 0
+    and #lane_without('') < s.lane_max and dispatch_quarantined() do
+    quarantined = quarantined + 1
+  end
   while s.used < s.slots and s.weights > 0 and s.paused == 0 and handed < count and looked < count + 20 do
     looked = looked + 1
     local no = call('ZRANGE', K[RING], 0, 0)[1]
@@ -46,7 +82,7 @@ local function dispatch(count)
       update_ring(no, t)
     end
   end
-  return handed
+  return handed + quarantined
 end
 
 -- Predicted wait in ms of one more task of `t` behind `waiting` tasks of all tenants, and how many are ahead of it;

@@ -1,6 +1,6 @@
 -- Where a task is: every record has exactly one home, so the homes add up to HLEN tasks at every instant.
 --
--- A admitted · W line · H held · D delayed · R ready · X leases · F done. The functions move a task in or out and keep
+-- A admitted · W line · H Q held · D delayed · R ready · X leases · F done. The functions move a task in or out and keep
 -- the counters of its tenant, user and thread; the caller writes the record, once.
 
 local function line_member(no, id, r) return no .. '|' .. r.place .. '|' .. id end
@@ -30,13 +30,27 @@ local function enter_held(no, id, r)
   s.held = s.held + 1
 end
 
--- Lets a task wait: in line if its thread is free or already its own, else behind the thread's holder.
-local function wait(no, id, r, t)
-  t.waiting = t.waiting + 1
-  if take_thread(no, id, r) then enter_line(no, id, r, t) else enter_held(no, id, r) end
+-- Quarantined tasks wait apart from the line, so that dispatch never meets one that may not run.
+local function quarantine_member(no, id, r) return 'q|' .. no .. '|' .. r.place .. '|' .. id end
+
+local function enter_quarantine(no, id, r)
+  r.status, r.owner, r.entry = 'Q', '', ''
+  call('ZADD', K[HELD], 0, quarantine_member(no, id, r))
+  local s = totals()
+  s.held, s.quarantined = s.held + 1, s.quarantined + 1
 end
 
--- Hands the task's thread to the first task that waits for it. Only W, D, R and X have the turn of their thread.
+local function queue_up(no, id, r, t)
+  if r.lane == 'q' then enter_quarantine(no, id, r) else enter_line(no, id, r, t) end
+end
+
+-- Lets a task wait: for a slot if its thread is free or already its own, else behind the thread's holder.
+local function wait(no, id, r, t)
+  t.waiting = t.waiting + 1
+  if take_thread(no, id, r) then queue_up(no, id, r, t) else enter_held(no, id, r) end
+end
+
+-- Hands the task's thread to the first task that waits for it. Only W, Q, D, R and X have the turn of their thread.
 local function leave_thread(no, r, t)
   if r.thread == '' then return end
   local field = no .. '|' .. r.thread
@@ -50,7 +64,7 @@ local function leave_thread(no, r, t)
       local heir = read_task(id)
       if heir and heir.status == 'H' then
         call('HSET', K[THREADS], field, id)
-        enter_line(no, id, heir, t)
+        queue_up(no, id, heir, t)
         write_task(id, heir)
         return
       end
@@ -75,11 +89,33 @@ end
 -- Gives back what dispatch charged for a hand-out that never started.
 local function refund(r, t) t.tag = max(t.tag - r.cost / t.weight, 0) end
 
+-- The tasks that run in the quarantine lane, without `id`.
+local function lane_without(id)
+  local others = {}
+  for other in gmatch(totals().lane, '%S+') do
+    if other ~= id then others[#others + 1] = other end
+  end
+  return others
+end
+
+-- Takes a slot for a task that is handed out or adopted.
+local function take_slot(id, r, t)
+  local s = totals()
+  t.running = t.running + 1
+  s.used = s.used + 1
+  if r.lane == 'q' then
+    local lane = lane_without(id)
+    lane[#lane + 1] = id
+    s.lane = concat(lane, ' ')
+  end
+end
+
 -- Gives back the slot of a task that was handed out or runs.
-local function leave_slot(t)
+local function leave_slot(id, r, t)
   local s = totals()
   t.running = max(t.running - 1, 0)
   s.used = max(s.used - 1, 0)
+  if r.lane == 'q' then s.lane = concat(lane_without(id), ' ') end
 end
 
 -- Takes a task out of its home, whichever it is, with the counts that go with the home. Thread and user stay.
@@ -96,26 +132,32 @@ local function leave_home(no, id, r, t)
     t.waiting = max(t.waiting - 1, 0)
     local s = totals()
     s.held = max(s.held - 1, 0)
+  elseif status == 'Q' then
+    call('ZREM', K[HELD], quarantine_member(no, id, r))
+    t.waiting = max(t.waiting - 1, 0)
+    local s = totals()
+    s.held, s.quarantined = max(s.held - 1, 0), max(s.quarantined - 1, 0)
   elseif status == 'D' then
     call('ZREM', K[DELAYED], id)
     t.waiting = max(t.waiting - 1, 0)
   elseif status == 'R' then
     leave_ready(r)
-    leave_slot(t)
+    leave_slot(id, r, t)
     refund(r, t)
   elseif status == 'X' then
     call('ZREM', K[LEASES], id)
-    leave_slot(t)
+    leave_slot(id, r, t)
   end
 end
 
 -- Ends a task: out of its home, thread and user free, a tombstone in its place.
 local function entomb(no, id, r, t)
   leave_home(no, id, r, t)
-  if r.status == 'W' or r.status == 'D' or r.status == 'R' or r.status == 'X' then leave_thread(no, r, t) end
+  if r.status ~= 'A' and r.status ~= 'H' then leave_thread(no, r, t) end
   leave_user(no, r)
   call('ZADD', K[DONE], int(now + TOMBSTONE_MS), id)
   r.status, r.user, r.thread, r.place, r.turn, r.owner, r.entry, r.cancel = 'F', '', '', '', '', '', '', ''
+  r.lane = ''
   write_task(id, r)
 end
 

@@ -2,15 +2,18 @@
 --
 -- tenants: no -> `tag|weight|cap|bound|admitted|waiting|lined|running|hold|retry_at`
 --   tag      virtual start time of its next task; weight: its share; cap: running at most (0 = no cap)
---   bound    admitted + waiting at most (0 = none); admitted, waiting (W H D), lined (W), running (R X): counts
+--   bound    admitted + waiting at most (0 = none); admitted, waiting (W H Q D), lined (W), running (R X): counts
 --   hold     1 = not served; retry_at: next free moment for a refused caller, ms
--- stats: v virtual time, slots, used (R + X), weights (sum over the ring), held (H), paused, busy (slot ms, decayed),
---   finished (decayed), at (ms of the last decay), tick, birth, token (of the last wipe)
+-- stats: v virtual time, slots, used (R + X), weights (sum over the ring), held (H + Q), paused, busy (slot ms, decayed),
+--   finished (decayed), at (ms of the last decay), tick, birth, token (of the last wipe); of the quarantine lane:
+--   quarantined (Q), lane (ids that run in it), lane_max (its width), lane_turn (tenant served last)
 -- Law kept: a tenant is in `ring` exactly while it has a line, is below its cap and not on hold.
 
 local TENANT = '^' .. FIELD .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT .. '$'
 
-local function eligible(t) return t.lined > 0 and t.hold == 0 and (t.cap == 0 or t.running < t.cap) end
+local function may_run(t) return t.hold == 0 and (t.cap == 0 or t.running < t.cap) end
+
+local function eligible(t) return t.lined > 0 and may_run(t) end
 
 local function tenant(no)
   local t = tenants[no]
@@ -36,14 +39,17 @@ end
 
 local function totals()
   if stats then return stats end
-  local f = call('HMGET', K[STATS], 'v', 'slots', 'used', 'weights', 'held', 'paused', 'busy', 'finished', 'at')
+  local f = call('HMGET', K[STATS], 'v', 'slots', 'used', 'weights', 'held', 'paused', 'busy', 'finished', 'at',
+    'quarantined', 'lane', 'lane_max', 'lane_turn')
   stats = {
     v = tonumber(f[1]) or 0, slots = tonumber(f[2]) or 0, used = tonumber(f[3]) or 0, weights = tonumber(f[4]) or 0,
     held = tonumber(f[5]) or 0, paused = tonumber(f[6]) or 0, busy = tonumber(f[7]) or 0,
     finished = tonumber(f[8]) or 0, at = tonumber(f[9]) or 0,
+    quarantined = tonumber(f[10]) or 0, lane = f[11] or '', lane_max = tonumber(f[12]) or 1, lane_turn = f[13] or '',
   }
   local s = stats
   s.v_read, s.used_read, s.weights_read, s.held_read, s.at_read = s.v, s.used, s.weights, s.held, s.at
+  s.quarantined_read, s.lane_read, s.lane_turn_read = s.quarantined, s.lane, s.lane_turn
   return stats
 end
 
@@ -102,5 +108,8 @@ local function commit()
       'busy', dec(s.busy), 'finished', dec(s.finished), 'at', int(s.at))
   elseif s and (s.v ~= s.v_read or s.used ~= s.used_read or s.weights ~= s.weights_read or s.held ~= s.held_read) then
     call('HSET', K[STATS], 'v', dec(s.v), 'used', int(s.used), 'weights', int(s.weights), 'held', int(s.held))
+  end
+  if s and (s.quarantined ~= s.quarantined_read or s.lane ~= s.lane_read or s.lane_turn ~= s.lane_turn_read) then
+    call('HSET', K[STATS], 'quarantined', int(s.quarantined), 'lane', s.lane, 'lane_turn', s.lane_turn)
   end
 end

@@ -16,6 +16,7 @@ struct Record {
     place: String,
     turn: String,
     entry: String,
+    is_quarantined: bool,
 }
 
 #[derive(Default, Debug, PartialEq, Eq, Clone, Copy)]
@@ -36,6 +37,7 @@ struct Book {
     stats: HashMap<String, f64>,
     line: HashSet<String>,
     held: HashSet<String>,
+    lane: HashSet<String>,
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: impl std::fmt::Display, found: T, expected: T) -> Law {
@@ -88,13 +90,15 @@ impl World {
         let users = hash(next()).into_iter().filter(|(user, _)| user != "#");
         let users = users.map(|(user, live)| (user, live.parse().unwrap())).collect();
         let threads = hash(next()).into_iter().filter(|(thread, _)| thread != "#").collect();
-        let stats = hash(next()).into_iter().filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect();
-        Book { records, homes, ring: ring.into_iter().collect(), tenants, users, threads, stats, line, held }
+        let stats = hash(next());
+        let lane = stats.get("lane").map(|ids| ids.split_whitespace().map(str::to_owned).collect()).unwrap_or_default();
+        let stats = stats.into_iter().filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect();
+        Book { records, homes, ring: ring.into_iter().collect(), tenants, users, threads, stats, line, held, lane }
     }
 
     pub(crate) async fn depth_by_records(&self) -> u64 {
         let book = self.book().await;
-        book.records.values().filter(|record| "AWHR".contains(record.status)).count() as u64
+        book.records.values().filter(|record| "AWHQR".contains(record.status)).count() as u64
     }
 
     /// How many tasks Redis knows, tombstones included.
@@ -114,7 +118,7 @@ impl World {
             let home = match record.status {
                 'A' => "admitted",
                 'W' => "line",
-                'H' => "held",
+                'H' | 'Q' => "held",
                 'D' => "delayed",
                 'R' => "ready",
                 'X' => "leases",
@@ -124,14 +128,14 @@ impl World {
             homes.entry(home).or_default().insert(id.clone());
             let count = counts.entry(tenant.clone()).or_default();
             count.admitted += i64::from(record.status == 'A');
-            count.waiting += i64::from("WHD".contains(record.status));
+            count.waiting += i64::from("WHQD".contains(record.status));
             count.lined += i64::from(record.status == 'W');
             count.running += i64::from("RX".contains(record.status));
             if record.status != 'F' && !record.user.is_empty() {
                 *users.entry(format!("{tenant}|{}", record.user)).or_default() += 1;
             }
             let thread = format!("{tenant}|{}", record.thread);
-            if "WDRX".contains(record.status)
+            if "WQDRX".contains(record.status)
                 && !record.thread.is_empty()
                 && let Some(other) = holders.insert(thread.clone(), id.clone())
             {
@@ -143,6 +147,12 @@ impl World {
             }
             if record.status == 'H' && !book.held.contains(&format!("{thread}|{turn}|{id}")) {
                 return Err(format!("{id} is held at another place than its own"));
+            }
+            if record.status == 'Q' && !book.held.contains(&format!("q|{tenant}|{}|{id}", record.place)) {
+                return Err(format!("{id} is in quarantine at another place than its own"));
+            }
+            if record.is_quarantined && record.status == 'W' || !record.is_quarantined && record.status == 'Q' {
+                return Err(format!("{id} waits in the wrong lane"));
             }
             if record.status == 'R' && record.entry.is_empty() {
                 return Err(format!("{id} is handed out without an entry"));
@@ -160,6 +170,16 @@ impl World {
             }
         }
 
+        let in_lane = |(_, record): &(&String, &Record)| record.is_quarantined && "RX".contains(record.status);
+        let lane: HashSet<String> = book.records.iter().filter(in_lane).map(|(id, _)| id.clone()).collect();
+        same("the quarantine lane", &book.lane, &lane)?;
+        // A live worker's adoption may come on top.
+        if lane.len() > 1 && !self.is_lossy {
+            return Err(format!("{lane:?} run in a lane for one"));
+        }
+        let mut quarantined = 0.0;
+        let mut may_leave_quarantine = false;
+
         let mut weights = 0.0;
         for (no, fields) in &book.tenants {
             let [tag, weight, cap, _, admitted, waiting, lined, running, hold, _] = fields[..] else {
@@ -172,6 +192,11 @@ impl World {
             let is_eligible = lined > 0.0 && hold == 0.0 && (cap == 0.0 || running < cap);
             same(format!("tag of tenant {no} in the ring"), book.ring.get(no).copied(), is_eligible.then_some(tag))?;
             weights += if is_eligible { weight } else { 0.0 };
+            let waits =
+                |(id, record): &(&String, &Record)| record.status == 'Q' && id.split('.').next() == Some(no.as_str());
+            let count = book.records.iter().filter(waits).count();
+            quarantined += count as f64;
+            may_leave_quarantine |= count > 0 && hold == 0.0 && (cap == 0.0 || running < cap);
         }
         counts.retain(|_, count| *count != Counts::default());
         same("tenants without a record", counts, HashMap::new())?;
@@ -180,6 +205,10 @@ impl World {
         same("weights", stat("weights"), weights)?;
         same("used slots", stat("used"), size("ready") + size("leases"))?;
         same("held", stat("held"), size("held"))?;
+        same("quarantined", stat("quarantined"), quarantined)?;
+        if may_leave_quarantine && lane.is_empty() && stat("used") < stat("slots") {
+            return Err("the quarantine lane is empty while a task waits for it".to_owned());
+        }
         if weights > 0.0 && stat("used") < stat("slots") {
             return Err(format!("{} of {} slots are used while a tenant may run", stat("used"), stat("slots")));
         }
@@ -225,6 +254,15 @@ impl World {
         Ok(())
     }
 
+    /// What has just lost a worker waits for the quarantine lane, or went into it at once.
+    pub(crate) async fn must_be_quarantined(&self, key: TaskKey) -> Law {
+        let text: Option<String> = self.test.command(&["HGET", &self.test.key("tasks"), &key.to_string()]).await;
+        match text.as_deref().map(record) {
+            Some(record) if record.is_quarantined => Ok(()),
+            _ => Err(format!("{key} lost a worker and is not in quarantine: {text:?}")),
+        }
+    }
+
     /// After everything came to rest: each accepted task has ended and said so, and nothing is left in Redis.
     pub(crate) async fn judge_rest(&mut self) -> Law {
         self.judge_book().await?;
@@ -251,7 +289,7 @@ impl World {
 
 fn record(text: &str) -> Record {
     let fields: Vec<&str> = text.split('|').collect();
-    assert_eq!(fields.len(), 11, "{text}");
+    assert!(fields.len() == 11 || fields[11..] == ["q"], "{text}");
     Record {
         status: fields[0].chars().next().unwrap(),
         user: fields[2].to_owned(),
@@ -259,5 +297,6 @@ fn record(text: &str) -> Record {
         place: fields[4].to_owned(),
         turn: fields[5].to_owned(),
         entry: fields[8].to_owned(),
+        is_quarantined: fields.len() > 11,
     }
 }

@@ -238,7 +238,7 @@ const MUTANT_STEPS: usize = 6_000;
 async fn every_broken_verb_is_noticed() {
     use futures_util::StreamExt;
     let hunts = mutant::MUTANTS.iter().map(|mutant| async move {
-        for seed in 1..=4 {
+        for seed in 1..=8 {
             let (law, world, done) = run(seed, MUTANT_STEPS, RUN_MAX, mutant.library()).await;
             world.delete().await;
             if let Err(law) = law {

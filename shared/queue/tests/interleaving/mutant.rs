@@ -49,12 +49,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant { name: "a second attempt opens the run again", from: "    if not paused then", into: "    if false then" },
     Mutant {
         name: "a cap does not count",
-        from: "t.lined > 0 and t.hold == 0 and (t.cap == 0 or t.running < t.cap)",
-        into: "t.lined > 0 and t.hold == 0",
+        from: "return t.hold == 0 and (t.cap == 0 or t.running < t.cap)",
+        into: "return t.hold == 0",
     },
     Mutant {
         name: "an ended task keeps its slot",
-        from: "    call('ZREM', K[LEASES], id)\n    leave_slot(t)",
+        from: "    call('ZREM', K[LEASES], id)\n    leave_slot(id, r, t)",
         into: "    call('ZREM', K[LEASES], id)",
     },
     Mutant {
@@ -71,6 +71,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "a task that has ended is queued again",
         from: "if r and r.status ~= 'A' then return { 2, r.status } end",
         into: "if r and r.status ~= 'A' and r.status ~= 'F' then return { 2, r.status } end",
+    },
+    Mutant {
+        name: "the quarantine lane has no bound",
+        from: "    and #lane_without('') < s.lane_max and dispatch_quarantined() do",
+        into: "    and dispatch_quarantined() do",
+    },
+    Mutant {
+        name: "nobody leaves the quarantine lane",
+        from: "  if r.lane == 'q' then s.lane = concat(lane_without(id), ' ') end",
+        into: "",
+    },
+    Mutant { name: "a lost task is not quarantined", from: "  if args[8] == '1' then r.lane = 'q' end\n", into: "" },
+    Mutant {
+        name: "a tenant at its cap blocks the quarantine lane",
+        from: "      if no == first then return false end",
+        into: "      if first then return false end",
     },
     Mutant {
         name: "the end takes the number of the last event",

@@ -2,14 +2,14 @@
 
 use penstock_protocol::{Ending, ErrorCode, Place, Status, TaskKey};
 use penstock_queue::{
-    AttemptVerdict, CensusState, EnqueueVerdict, Finish, LostTask, ReapVerdict, RebuildToken, WorkerId,
+    AttemptVerdict, CensusState, EnqueueVerdict, Fate, Finish, LostTask, ReapVerdict, RebuildToken, WorkerId,
 };
 
 use penstock_store::TaskRow;
 
 use crate::patience::sql;
 use crate::replay::Call;
-use crate::world::{BEAT_MS, LEASE_MS, Law, World};
+use crate::world::{BEAT_MS, LEASE_MS, Law, QUARANTINE_CRASHES_MIN, World, crashes_of};
 
 const CRASHES_MAX: u32 = 3;
 
@@ -43,12 +43,19 @@ impl World {
             let Some(row) = rows.iter().find(|row| row.key == lost.key) else {
                 return Err(format!("{} was lost and has no row", lost.key));
             };
-            let crashes = row.crashes + u32::from(row.status == Status::Running);
-            let closing = row.status.is_terminal() || crashes >= CRASHES_MAX;
-            let verdict = self.test.queue.reap(lost, &reaper, closing).await.unwrap();
-            self.note(format!("reap {lost:?} closing {closing}: {verdict:?}"));
+            let fate = match crashes_of(row) {
+                CRASHES_MAX.. => Fate::Closes,
+                _ if row.status.is_terminal() => Fate::Closes,
+                QUARANTINE_CRASHES_MIN.. => Fate::WaitsInQuarantine,
+                _ => Fate::Waits,
+            };
+            let verdict = self.test.queue.reap(lost, &reaper, fate).await.unwrap();
+            self.note(format!("reap {lost:?}, {fate:?}: {verdict:?}"));
             self.touched.push(lost.key);
-            self.remember(Call::Reap(*lost, closing));
+            self.remember(Call::Reap(*lost, fate));
+            if verdict == ReapVerdict::Requeued && fate == Fate::WaitsInQuarantine {
+                self.must_be_quarantined(lost.key).await?;
+            }
             match verdict {
                 ReapVerdict::NotLost => {}
                 ReapVerdict::Requeued if lost.has_started => self.take_over(lost.key, lost.attempt + 1)?,

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use penstock_protocol::{Place, PlaceSource, TaskId, TaskKey, TaskSpec, TenantNo, ThreadId};
+use penstock_protocol::{Place, PlaceSource, Status, TaskId, TaskKey, TaskSpec, TenantNo, ThreadId};
 use penstock_queue::fixture::TestQueue;
 use penstock_queue::{AdmitLimits, Library, QueuedTask, TenantShare, VirtualClock};
 use penstock_store::fixture::TestDatabase;
@@ -20,6 +20,13 @@ use crate::worker::Worker;
 pub(crate) const DEPTH_MAX: u64 = 10;
 pub(crate) const LEASE_MS: u64 = 15_000;
 pub(crate) const BEAT_MS: u64 = 3_000;
+/// The first lost worker sends a task to quarantine, so that many of them are there.
+pub(crate) const QUARANTINE_CRASHES_MIN: u32 = 1;
+
+/// Workers lost so far, the present one included: it is asked about when nobody runs the task.
+pub(crate) fn crashes_of(row: &TaskRow) -> u32 {
+    row.crashes + u32::from(row.status == Status::Running)
+}
 
 /// A broken law, in words.
 pub(crate) type Law = Result<(), String>;
@@ -140,6 +147,8 @@ impl World {
             idempotency_key: None,
             accepted_ms,
             deadline_in_ms: None,
+            cancel_on_disconnect: false,
+            replay_of: None,
             spec: serde_json::from_str::<TaskSpec>(r#"{"input":"hello"}"#).expect("a request"),
         };
         let task = QueuedTask {
@@ -151,6 +160,7 @@ impl World {
             accepted_ms,
             cost_tokens: u64::from(cost_tokens),
             attempt: 0,
+            is_quarantined: false,
             share: Some(share(tenant)),
         };
         self.known.insert(key, Known { task: Some(task.clone()), ..Known::default() });
@@ -169,6 +179,7 @@ impl World {
             accepted_ms: row.accepted_ms,
             cost_tokens: u64::from(row.cost_tokens),
             attempt: row.attempt,
+            is_quarantined: crashes_of(row) >= QUARANTINE_CRASHES_MIN,
             share: Some(share(row.key.tenant.0)),
         }
     }

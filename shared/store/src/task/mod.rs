@@ -3,6 +3,8 @@
 mod accept;
 mod cancel;
 mod claim;
+mod dead;
+mod disconnect;
 mod end;
 mod many;
 mod read;
@@ -10,6 +12,7 @@ mod row;
 
 pub use accept::{Accepted, NewTask};
 pub use claim::Claimed;
+pub use dead::{DeadFilter, DeadPage};
 pub use end::{End, Ended};
 pub use read::{ListFilter, Page};
 pub use row::TaskRow;
