@@ -1,5 +1,6 @@
 //! The command line. Results go to standard output and nothing else does; what went wrong goes to standard error.
 
+mod breaker;
 mod key;
 mod print;
 mod probe;
@@ -48,6 +49,9 @@ enum Command {
     /// Create, list and revoke API keys.
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// List the breakers of all workers, and hold or release those of one exit.
+    #[command(subcommand)]
+    Breaker(breaker::BreakerCommand),
     /// Print the OpenAPI document.
     Openapi,
     /// Print the reference of error codes.
@@ -84,6 +88,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         }
         Command::Tenant(command) => with_store(&load()?, async |store| tenant::run(store, command).await),
         Command::Key(command) => with_store(&load()?, async |store| key::run(store, command).await),
+        Command::Breaker(command) => breaker::run(&load()?.settings, command),
         Command::Openapi => print::line(crate::openapi::document()?.trim_end()),
         Command::Errors => print::line(crate::error::reference().trim_end()),
         Command::Probe { url } => probe::run(&url),
