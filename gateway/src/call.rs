@@ -197,7 +197,7 @@ impl Call<'_> {
 
     /// Until when an attempt waits for its turn, and what it is called when it does not get it.
     fn waits_until(&self, is_last: bool) -> (Instant, Outcome) {
-        let turn = if is_last { self.give_up } else { self.give_up.min(self.patience.until()) };
+        let turn = if self.waits_to_the_end(is_last) { self.give_up } else { self.give_up.min(self.patience.until()) };
         match self.scope.deadline {
             Some(deadline) if deadline <= turn => (deadline, Outcome::Deadline),
             _ => (turn, Outcome::NoPermit),
@@ -221,9 +221,15 @@ impl Call<'_> {
             Some(hint) => jitter_up(hint),
             None => without_hint,
         };
-        let end = if is_last { self.end() } else { self.end().min(self.patience.until()) };
+        let end = if self.waits_to_the_end(is_last) { self.end() } else { self.end().min(self.patience.until()) };
         let is_in_time = Instant::now() + wait < end;
         (is_in_time && self.retry_budget.take(&self.routes.retry.budget)).then_some(wait)
+    }
+
+    /// Whether rate limits are waited for as long as the call has time: where no other hop could serve, and the caller has
+    /// not said how long it waits.
+    fn waits_to_the_end(&self, is_last: bool) -> bool {
+        is_last && self.scope.wait.is_none()
     }
 
     /// The end of the time box, or the caller's deadline.

@@ -33,7 +33,8 @@ pub struct CallScope {
     pub task: TaskKey,
     /// The call ends by then, wherever it stands.
     pub deadline: Option<Instant>,
-    /// How long it waits for rate limits before it goes to the next hop; the setting's time without it.
+    /// How long it waits for rate limits before it goes to the next hop, or fails on the last one. Without it: the setting's
+    /// time, and on the last hop the whole time box.
     pub wait: Option<Duration>,
     /// Whether the answer may be one that was given before to the same question of the same tenant.
     pub cache: bool,

@@ -207,6 +207,16 @@ async fn a_rate_limit_is_waited_out_within_the_wait_budget_and_then_left_for_the
 }
 
 #[tokio::test]
+async fn a_caller_who_waits_only_so_long_is_told_when_to_come_back() {
+    let house = scripted(&[Scripted { model: "m", behaviours: &["status=429,retry_after_ms=900"] }], |_| {}).await;
+    let mut hasty = scope();
+    hasty.wait = Some(Duration::from_millis(100));
+    let failure = failed(house.gateway.stream(&request(""), &hasty).await.err().unwrap());
+    assert_eq!((failure.outcome, failure.attempts), (Outcome::RateLimited, 1));
+    assert_eq!(failure.retry_after, Some(Duration::from_millis(900)));
+}
+
+#[tokio::test]
 async fn when_every_hop_fails_the_last_failure_is_told_with_all_attempts() {
     let script = ["a", "b", "c"].map(|model| Scripted { model, behaviours: &["status=500"] });
     let house = chain(&script, |settings| settings.retry.attempts = 2).await;
