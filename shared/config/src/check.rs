@@ -55,6 +55,7 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.range("queue.failures_max", queue.failures_max, 1, 100);
     f.range("queue.priority_head_start_ms", queue.priority_head_start_ms, 0, 3_600_000);
     f.range("queue.task_cost_tokens", queue.task_cost_tokens, 1, 1_000_000);
+    f.range("queue.task_cost_tokens_max", queue.task_cost_tokens_max, queue.task_cost_tokens, 1_000_000_000);
     f.range("queue.debt_max_tokens", queue.debt_max_tokens, 0, 1_000_000_000);
     f.ms("queue.reconcile_every_ms", queue.reconcile_every, 1000, 600_000);
     f.ms("events.keep_ms", events.keep, 1000, 86_400_000);

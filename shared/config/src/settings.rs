@@ -89,6 +89,7 @@ pub struct Queue {
     pub failures_max: u32,
     pub priority_head_start_ms: u64,
     pub task_cost_tokens: u64,
+    pub task_cost_tokens_max: u64,
     pub debt_max_tokens: u64,
     #[serde(rename = "reconcile_every_ms", deserialize_with = "ms")]
     pub reconcile_every: Duration,

@@ -70,6 +70,7 @@ impl Server {
         let _: () = penstock_queue::fixture::command(&self.queue, &["FLUSHALL"]).await;
         let census = self.queue.census().await.unwrap();
         let token = self.queue.wipe(&census).await.unwrap().unwrap();
+        assert!(self.queue.apply(token.book(), &penstock_queue::Terms::default()).await.unwrap());
         assert!(self.queue.open(&token).await.unwrap());
     }
 }
@@ -127,6 +128,7 @@ async fn serve(queue: &Queue, count: usize, width: usize) {
                     attempt: entry.attempt,
                     worker,
                     cost_tokens: Some(150),
+                    input_tokens: 100,
                     last_seq: 1,
                     event: FINISHED,
                 };
@@ -236,7 +238,15 @@ async fn measure_verbs(server: &Server, count: usize) {
     stream::iter(&entries)
         .for_each_concurrent(16, |entry| async move {
             let (key, attempt) = (entry.key, entry.attempt);
-            let finish = Finish { key, attempt, worker, cost_tokens: Some(150), last_seq: 1, event: FINISHED };
+            let finish = Finish {
+                key,
+                attempt,
+                worker,
+                cost_tokens: Some(150),
+                input_tokens: 100,
+                last_seq: 1,
+                event: FINISHED,
+            };
             queue.finish(&finish).await.unwrap();
         })
         .await;
