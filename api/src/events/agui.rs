@@ -93,7 +93,7 @@ async fn run(app: &App, agent: String, request: Request) -> Result<Events, Probl
     caller.require(Scope::Read)?;
     let mut events = Events::begin(app, &caller, Way::Agui)?;
     // Watched before it is submitted, so that the first event finds its reader.
-    events.feed.subscribe(TaskKey::new(caller.tenant, task), None);
+    events.follow(app, TaskKey::new(caller.tenant, task), None);
     submit(app, &caller, submission).await?;
     Ok(events)
 }

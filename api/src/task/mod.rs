@@ -30,6 +30,7 @@ pub(crate) use read::key_of;
 pub use request::SubmitRequest;
 pub use submission::{Submission, Submitted, submit};
 use view::{TaskDetail, TaskSummary};
+pub(crate) use waiting::{WaitReason, Waiting};
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

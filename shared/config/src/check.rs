@@ -67,6 +67,8 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.range("events.tasks_per_socket_max", events.tasks_per_socket_max, 1, 10_000);
     f.ms("events.unknown_task_wait_ms", events.unknown_task_wait, 1000, 600_000);
     f.ms("events.ping_every_ms", events.ping_every, 1000, 30_000);
+    f.ms("events.standing_every_ms", events.standing_every, 500, 600_000);
+    f.range("events.standings_per_second_max", events.standings_per_second_max, 0, 100_000);
     f.ms("events.silence_ms", events.silence, 1000, 600_000);
     f.ms("events.ticket_ms", events.ticket, 1000, 300_000);
     f.range("worker.slots", worker.slots, 1, 10_000);

@@ -113,6 +113,9 @@ pub struct Events {
     pub unknown_task_wait: Duration,
     #[serde(rename = "ping_every_ms", deserialize_with = "ms")]
     pub ping_every: Duration,
+    #[serde(rename = "standing_every_ms", deserialize_with = "ms")]
+    pub standing_every: Duration,
+    pub standings_per_second_max: u32,
     #[serde(rename = "silence_ms", deserialize_with = "ms")]
     pub silence: Duration,
     #[serde(rename = "ticket_ms", deserialize_with = "ms")]
