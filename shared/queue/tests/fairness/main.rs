@@ -1,9 +1,7 @@
 //! Fairness, start rates, pauses and honest waiting, in virtual time against the real verbs.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::print_stdout,
-    clippy::cast_precision_loss,
     reason = "a test that cannot go on must fail, and tells what it measured"
 )]
 
