@@ -56,6 +56,7 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.range("queue.failures_max", queue.failures_max, 1, 100);
     f.range("queue.priority_head_start_ms", queue.priority_head_start_ms, 0, 3_600_000);
     f.range("queue.task_cost_tokens", queue.task_cost_tokens, 1, 1_000_000);
+    f.range("queue.task_cost_tokens_max", queue.task_cost_tokens_max, queue.task_cost_tokens, 1_000_000_000);
     f.range("queue.debt_max_tokens", queue.debt_max_tokens, 0, 1_000_000_000);
     f.ms("queue.reconcile_every_ms", queue.reconcile_every, 1000, 600_000);
     f.ms("events.keep_ms", events.keep, 1000, 86_400_000);
@@ -67,6 +68,8 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.range("events.tasks_per_socket_max", events.tasks_per_socket_max, 1, 10_000);
     f.ms("events.unknown_task_wait_ms", events.unknown_task_wait, 1000, 600_000);
     f.ms("events.ping_every_ms", events.ping_every, 1000, 30_000);
+    f.ms("events.standing_every_ms", events.standing_every, 500, 600_000);
+    f.range("events.standings_per_second_max", events.standings_per_second_max, 0, 100_000);
     f.ms("events.silence_ms", events.silence, 1000, 600_000);
     f.ms("events.ticket_ms", events.ticket, 1000, 300_000);
     f.range("worker.slots", worker.slots, 1, 10_000);

@@ -92,6 +92,7 @@ pub struct Queue {
     pub failures_max: u32,
     pub priority_head_start_ms: u64,
     pub task_cost_tokens: u64,
+    pub task_cost_tokens_max: u64,
     pub debt_max_tokens: u64,
     #[serde(rename = "reconcile_every_ms", deserialize_with = "ms")]
     pub reconcile_every: Duration,
@@ -115,6 +116,9 @@ pub struct Events {
     pub unknown_task_wait: Duration,
     #[serde(rename = "ping_every_ms", deserialize_with = "ms")]
     pub ping_every: Duration,
+    #[serde(rename = "standing_every_ms", deserialize_with = "ms")]
+    pub standing_every: Duration,
+    pub standings_per_second_max: u32,
     #[serde(rename = "silence_ms", deserialize_with = "ms")]
     pub silence: Duration,
     #[serde(rename = "ticket_ms", deserialize_with = "ms")]
