@@ -116,7 +116,11 @@ fn caller(tenant: &TenantRow) -> Caller {
     Caller {
         tenant: tenant.no,
         tenant_name: tenant.name.as_str().into(),
-        allowance: Allowance { weight: tenant.weight, running_max: tenant.running_max, depth_max: tenant.depth_max },
+        allowance: Allowance {
+            depth_max: tenant.depth_max,
+            live_max: tenant.live_max,
+            user_live_max: tenant.user_live_max,
+        },
         key: KeyId(0),
         scopes: Scopes::default(),
     }

@@ -71,7 +71,7 @@ async fn publish(app: &App, row: &TaskRow, event: &str) -> Result<CancelVerdict,
     // An earlier attempt of a task that waits again may have shown something.
     if row.attempt > 0 && row.result.is_none() {
         match app.queue.position(row.key).await?.state {
-            Some(State::InLine | State::Held | State::Delayed | State::Quarantined) => {
+            Some(State::InLine | State::Held | State::Parked | State::Delayed | State::Quarantined) => {
                 store_seen(&app.queue, &app.store, row.key, row.attempt).await?;
             }
             // Its worker knows, or the reaper looks.

@@ -11,7 +11,7 @@ use penstock_store::TaskRow;
 
 use super::door::{SubmitAnswer, answer};
 use super::read::{key_of, text_of};
-use super::{OnDisconnect, Priority, Submission, Submitted, UserName, submit};
+use super::{OnBusyThread, OnDisconnect, Priority, Submission, Submitted, UserName, submit};
 use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::error::{Problem, ProblemBody};
@@ -87,6 +87,7 @@ fn submission(row: &TaskRow) -> Result<Submission, Problem> {
         thread_id: Some(row.thread),
         user: row.user.clone().map(UserName::try_from).transpose().map_err(|error| unreadable(&error))?,
         priority: Priority::try_from(row.priority).map_err(|error| unreadable(&error))?,
+        on_busy_thread: OnBusyThread::Queue,
         wait_ms_max: None,
         deadline_in_ms: None,
         on_disconnect: OnDisconnect::Continue,

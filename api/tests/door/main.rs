@@ -10,6 +10,7 @@ mod cancel;
 mod checks;
 mod dead;
 mod drain;
+mod fairness;
 mod harness;
 mod idempotency;
 mod keys;

@@ -117,7 +117,7 @@ async fn in_quarantine() {
         cost_tokens: 1,
         attempt: 0,
         is_quarantined: true,
-        share: None,
+        agent: String::new(),
     };
     door.app.queue.enqueue(&other).await.unwrap();
     let leases = format!("{}leases", door.app.queue.shard().prefix());

@@ -10,5 +10,6 @@ mod faults;
 mod leases;
 mod lifecycle;
 mod limits;
+mod models;
 mod poison;
 mod threads;

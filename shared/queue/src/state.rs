@@ -11,6 +11,8 @@ pub enum State {
     Held,
     /// Waits for the quarantine lane (Q).
     Quarantined,
+    /// Put aside: its agent is paused (P).
+    Parked,
     /// Waits for a time (D).
     Delayed,
     /// Handed to an idle slot, not started (R).
@@ -28,6 +30,7 @@ impl State {
             "W" => Some(Self::InLine),
             "H" => Some(Self::Held),
             "Q" => Some(Self::Quarantined),
+            "P" => Some(Self::Parked),
             "D" => Some(Self::Delayed),
             "R" => Some(Self::HandedOut),
             "X" => Some(Self::Running),

@@ -79,7 +79,7 @@ impl Recovery {
         if row.status == Status::Cancelled && row.result.is_none() {
             store_seen(&self.queue, &self.store, key, task.attempt).await?;
         }
-        let finish = Finish { key, attempt, worker, cost_tokens: None, last_seq: 0, event: &event };
+        let finish = Finish { key, attempt, worker, cost_tokens: None, input_tokens: 0, last_seq: 0, event: &event };
         self.queue.finish(&finish).await?;
         self.metrics.closed.inc();
         tracing::warn!(task.id = %key, status = row.status.as_str(), "the end of a task that lost its worker was published");

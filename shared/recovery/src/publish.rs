@@ -20,7 +20,7 @@ impl Recovery {
             cost_tokens: u64::from(row.cost_tokens),
             attempt: row.attempt,
             is_quarantined: self.must_be_quarantined(crashes),
-            share: None,
+            agent: row.agent.clone(),
         }
     }
 
