@@ -78,10 +78,9 @@ impl Exit {
     /// Errors: [`Outcome::Parked`] or [`Outcome::Tripped`], with the time until it is worth asking again.
     pub(crate) fn admit(&self, avoided: Option<&Arc<Endpoint>>) -> Result<Passage, Trouble> {
         let now = Instant::now();
-        if let Some(until) = *self.parked_until() {
-            if now < until {
-                return Err(Trouble::closed_off(Outcome::Parked, until - now));
-            }
+        let parked_until = *self.parked_until();
+        if let Some(until) = parked_until.filter(|until| now < *until) {
+            return Err(Trouble::closed_off(Outcome::Parked, until - now));
         }
         let mut endpoints: Vec<_> = self.endpoints.iter().collect();
         endpoints

@@ -76,7 +76,7 @@ async fn list(board: &Board) -> anyhow::Result<()> {
 async fn order(settings: &Settings, board: &Board, hold: &Hold, is_tripped: bool) -> anyhow::Result<()> {
     let exit = &hold.exit;
     let is_known = settings.chains.values().flat_map(|chain| &chain.hops).any(|hop| {
-        exit.strip_prefix(&hop.exit.provider).and_then(|rest| rest.strip_prefix('/')) == Some(&hop.exit.model)
+        exit.strip_prefix(&hop.exit.provider).and_then(|rest| rest.strip_prefix('/')) == Some(hop.exit.model.as_str())
     });
     ensure!(is_known, "no chain of these settings names `{exit}`");
     board.order(exit, is_tripped, Duration::from_secs(hold.hold_s)).await?;

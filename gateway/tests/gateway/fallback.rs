@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use penstock_gateway::breaker::BreakerState;
 use penstock_gateway::settings::{Endpoint, Exit, Hop, HopOptions, Model, RetryBudgetSettings};
 use penstock_gateway::{Fallback, Fields, FunctionTool, GatewayError, ModelRequest, Outcome, Tool};
 use penstock_loadtest::fake::{FakeProvider, Script};
@@ -55,7 +56,7 @@ async fn a_call_goes_to_the_next_hop_and_the_next_call_comes_back_to_the_first()
         ("status=429,retry_after_ms=1", Outcome::RateLimited),
     ] {
         let house = chain(&[Scripted { model: "a", behaviours: &[behaviour, "instant"] }], |settings| {
-            settings.timers.first_token = Duration::from_millis(200);
+            settings.timers.first_token = Duration::from_secs(1);
         })
         .await;
         let fallback = Some(Fallback { from: "fake/a".into(), reason });
@@ -180,7 +181,7 @@ async fn an_exit_without_plan_or_key_is_left_alone_for_a_while() {
             assert_eq!(house.served(&request("")).await.1.unwrap().reason, Outcome::Parked, "{behaviour}");
         }
         assert_eq!((house.called("a"), house.called("b")), (1, 4), "{behaviour}");
-        let parked_ms = house.gateway.breakers()[0].parked_ms.unwrap();
+        let parked_ms = house.reports_of("fake/a")[0].parked_ms.unwrap();
         let expected_ms = if reason == Outcome::Denied { 60_000 } else { 300_000 };
         assert!((expected_ms - 20_000..=expected_ms).contains(&parked_ms), "{behaviour}: {parked_ms}");
     }
@@ -191,6 +192,7 @@ async fn a_rate_limit_is_waited_out_within_the_wait_budget_and_then_left_for_the
     let limited = [Scripted { model: "a", behaviours: &["status=429,retry_after_ms=300", "instant"] }];
     let house = chain(&limited, |settings| settings.retry.attempts = 2).await;
     assert_eq!(house.served(&request("")).await, ("a".into(), None), "the hint fits");
+    let limited = [Scripted { model: "a", behaviours: &["status=429,retry_after_ms=3000", "instant"] }];
     let house = chain(&limited, |settings| {
         settings.retry.attempts = 2;
         settings.retry.wait = Duration::from_millis(100);
@@ -201,7 +203,7 @@ async fn a_rate_limit_is_waited_out_within_the_wait_budget_and_then_left_for_the
     assert_eq!(house.served(&request("")).await.1.unwrap().reason, Outcome::NoPermit, "the gate is still pushed back");
     assert!(began.elapsed() >= Duration::from_millis(100));
     let mut patient = scope();
-    patient.wait = Some(Duration::from_secs(5));
+    patient.wait = Some(Duration::from_secs(8));
     let stream = house.gateway.stream(&request(""), &patient).await.unwrap();
     assert_eq!(stream.model(), "a", "the caller's own patience counts");
 }
@@ -255,8 +257,8 @@ async fn a_dead_endpoint_costs_no_call_and_soon_gets_none() {
         assert!(house.ask("").await.1.is_none(), "the second attempt goes to the other endpoint");
     }
     assert_eq!((house.stats().calls, healthy.stats().calls), (5, 20));
-    let states: Vec<_> = house.gateway.breakers().iter().map(|report| report.breaker.state.as_str()).collect();
-    assert_eq!(states, ["tripped", "closed"]);
+    let states: Vec<_> = house.reports_of("fake/m").iter().map(|report| report.breaker.state).collect();
+    assert_eq!(states, [BreakerState::Tripped, BreakerState::Closed]);
 }
 
 #[tokio::test]
