@@ -96,12 +96,11 @@ async fn read_queue(State(app): State<App>, caller: Caller) -> Result<Json<Queue
     caller.require(Scope::Read)?;
     let asked = tokio::try_join!(app.queue.gauges(), app.queue.standing(caller.tenant));
     let (gauges, standing) = asked.map_err(|_| Problem::unavailable("the queue does not answer"))?;
-    let pauses = app.store.pauses().await.map_err(|error| Problem::of_store(&error))?;
     let concerns = |what: &Paused| match what {
         Paused::Queue | Paused::Agent(_) => true,
         Paused::Tenant(name) => **name == *caller.tenant_name || caller.scopes.has(Scope::Admin),
     };
-    let pauses = pauses.into_iter().filter(|pause| concerns(&pause.what)).map(Pause::from).collect();
+    let pauses = app.keys.pauses().into_iter().filter(|pause| concerns(&pause.what)).map(Pause::from).collect();
     let settings = app.settings.now();
     let queue = &settings.queue;
     let depth_max = caller.allowance.depth_max.map_or(queue.tenant_depth_max, u64::from);

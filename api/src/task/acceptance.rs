@@ -13,7 +13,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::Submission;
 use super::admission::Admitted;
 use crate::app::App;
-use crate::auth::Caller;
 use crate::error::Problem;
 
 /// No commit later than this after the admission: its registration holds the place for 30 s only.
@@ -42,19 +41,14 @@ pub(super) struct Accepted {
 ///
 /// Errors: 503, with `outcome: unknown` where the row may have been written. The registration is taken back wherever
 /// nothing was.
-pub(super) async fn accept(
-    app: &App,
-    caller: &Caller,
-    admitted: Admitted,
-    submission: Submission,
-) -> Result<Acceptance, Problem> {
+pub(super) async fn accept(app: &App, admitted: Admitted, submission: Submission) -> Result<Acceptance, Problem> {
     let Admitted { proof, since } = admitted;
     let deadline = since + COMMIT_MAX;
     if Instant::now() >= deadline {
         release(app, &proof).await;
         return Err(Problem::unavailable("the request was held up too long; nothing was accepted"));
     }
-    let (task, queued) = records(app, caller, &proof, submission);
+    let (task, queued) = records(app, &proof, submission);
     let began = Instant::now();
     let outcome = timeout_at(deadline, app.store.accept(task)).await;
     app.counts.accepted(began.elapsed());
@@ -117,12 +111,7 @@ impl Accepted {
 }
 
 /// The row, and what the queue needs to know of it.
-fn records(
-    app: &App,
-    caller: &Caller,
-    proof: &penstock_queue::Admitted,
-    submission: Submission,
-) -> (NewTask, QueuedTask) {
+fn records(app: &App, proof: &penstock_queue::Admitted, submission: Submission) -> (NewTask, QueuedTask) {
     let key = proof.key();
     let cost_tokens = submission.input_tokens();
     let (thread, accepted_ms) = (submission.thread(key.task), clock::wall_ms());

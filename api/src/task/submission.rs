@@ -82,7 +82,7 @@ async fn carry_out(app: App, caller: Caller, submission: Submission) -> Result<S
         Admission::Seen => return Box::pin(seen(&app, key, &body_hash, interrupts)).await,
         Admission::Pending => return Box::pin(pending(&app, key, &body_hash, interrupts)).await,
     };
-    let accepted = match accept(&app, &caller, admitted, submission).await? {
+    let accepted = match accept(&app, admitted, submission).await? {
         Acceptance::New(accepted) => accepted,
         Acceptance::Before(row) => return Box::pin(answer_again(&app, &row, &body_hash, interrupts)).await,
     };

@@ -28,6 +28,7 @@ pub(crate) enum WaitReason {
     /// It is to start later: a retry after its pause, or a scheduled start.
     Delayed,
     /// Every provider of its model is tripped.
+    #[expect(dead_code, reason = "breakers belong to workers; see `Waiting::at` for the place where their trips show")]
     ProviderTripped,
     /// A worker is about to start it.
     Starting,

@@ -3,7 +3,7 @@
 use penstock_protocol::clock;
 use sqlx::Row;
 
-use crate::tenant::bump_queue;
+use crate::tenant::{bump, bump_queue};
 use crate::{Store, StoreError};
 
 /// What is paused: none of its tasks start, what runs goes on.
@@ -75,6 +75,7 @@ impl Store {
                     sqlx::query("DELETE FROM pause WHERE kind = ? AND name = ?").bind(what.kind()).bind(what.name())
                 };
                 statement.execute(&mut *connection).await?;
+                bump(&mut connection).await?;
                 bump_queue(&mut connection).await
             })
             .await

@@ -11,7 +11,7 @@ local function hand_out(id, r, t)
   t.tag = max(t.tag, s.v)
   if r.lane ~= 'q' then s.v = t.tag end  -- the lane serves tenants by turns, not by tags
   t.tag = t.tag + r.cost / t.weight
-  if t.gap > 0 then t.start_at = max(t.start_at, moment()) + t.gap end
+  pace(t)
   take_slot(id, r, t)
   r.attempt = r.attempt + 1
   r.entry = call('XADD', K[READY], '*', 't', id, 'a', int(r.attempt))
@@ -79,7 +79,8 @@ end
 -- tenants that it read before.
 local function dispatch(count)
   local s = totals()
-  if s.paced_at > 0 then wake_paced(20) end
+  -- Slots may have been idle because only paced tenants had work.
+  if s.paced_at > 0 and wake_paced(20) > 0 then count = max(count, min(s.slots - s.used, 100)) end
   local handed, looked, quarantined = 0, 0, 0
   -- One end may make room both in the lane and for a tenant in the ring, so the lane does not count.
   while s.quarantined > 0 and s.used < s.slots and s.paused == 0
@@ -142,9 +143,9 @@ local function predict(t, waiting)
   local cap, mean, own_ms = cap_of(t), mean_ms(), 0
   -- At its cap or its rate a tenant waits for itself, whoever else is there.
   if cap > 0 and t.running + t.lined >= cap then own_ms = (t.running + t.lined + 1 - cap) * mean / cap end
-  if t.gap > 0 then own_ms = max(own_ms, due_at(t) - now + t.lined * t.gap) end
+  if t.gap > 0 then own_ms = max(own_ms, t.start_at - now + t.lined * t.gap) end
   if s.used < s.slots and (waiting == 0 or s.weights == 0) then return floor(max(own_ms, 0)), own_ms > 0 and ahead or 0 end
-  if mean <= 0 then return nil, ahead end
+  if mean <= 0 then return own_ms > 0 and floor(own_ms) or nil, ahead end
   return floor(max((ahead + 1) * mean / s.slots, own_ms)), ahead
 end
 

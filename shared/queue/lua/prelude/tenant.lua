@@ -96,16 +96,18 @@ end
 -- Most tasks of the tenant that run at once; 0 = no cap.
 local function cap_of(t) return t.cap < 0 and totals().cap or t.cap end
 
--- From when on the start rate lets the tenant start a task. What it left out lately it may make up for, up to what a
--- second holds: the tick looks once a second.
-local function due_at(t) return t.start_at - max(PACE_MS - t.gap, 0) end
-
 local function may_run(t)
   local cap = cap_of(t)
   return t.hold == 0 and (cap == 0 or t.running < cap)
 end
 
-local function is_due(t) return t.gap == 0 or moment() >= due_at(t) end
+local function is_due(t) return t.gap == 0 or moment() >= t.start_at end
+
+-- Sets when the start rate lets the tenant start again. What a start came late, up to a second, is made up for: the tick
+-- looks once a second.
+local function pace(t)
+  if t.gap > 0 then t.start_at = max(t.start_at, moment() - PACE_MS) + t.gap end
+end
 
 -- Decides whether the tenant is in the ring, after anything about it changed; flush_ring() writes it.
 local function update_ring(no, t)
@@ -124,7 +126,7 @@ local function update_ring(no, t)
     t.in_ring = false
   end
   if could then
-    local due = floor(due_at(t)) + 1
+    local due = floor(t.start_at) + 1
     call('ZADD', K[PACED], int(due), no)
     if s.paced_at == 0 or due < s.paced_at then s.paced_at = due end
   end

@@ -35,6 +35,7 @@ pub(crate) struct House {
     pub(crate) test: TestQueue,
     pub(crate) clock: VirtualClock,
     worker: WorkerId,
+    slots: usize,
     reader: ReadyReader,
     running: BinaryHeap<Reverse<(u64, u64)>>,
     entries: HashMap<u64, ReadyEntry>,
@@ -65,6 +66,7 @@ impl House {
             test,
             clock,
             worker,
+            slots,
             reader,
             running: BinaryHeap::new(),
             entries: HashMap::new(),
@@ -79,9 +81,10 @@ impl House {
         self.clock.now_ms()
     }
 
-    /// Lets time pass with nothing in it but a tick at its end.
+    /// Lets time pass with nothing in it but a beat and a tick at its end.
     pub(crate) async fn pass(&mut self, ms: u64) {
         self.clock.set_ms(self.now_ms() + ms);
+        self.test.queue.beat(&self.worker, self.slots, &[], 0).await.unwrap();
         self.test.queue.tick().await.unwrap();
         self.start_all().await;
     }

@@ -24,7 +24,9 @@ async fn starts_are_spread_over_the_minute_and_others_flow() {
     }
     let starts = of(&house, 1);
     assert_eq!(starts.len(), 10);
-    assert!(starts.windows(2).all(|pair| (1900..=2500).contains(&(pair[1] - pair[0]))), "{starts:?}");
+    // A start that comes late may be made up for, by a second at most.
+    assert!(starts.windows(2).all(|pair| (1000..=2250).contains(&(pair[1] - pair[0]))), "{starts:?}");
+    assert!((17_000..=18_250).contains(starts.last().unwrap()), "{starts:?}");
     house.close().await;
 }
 
