@@ -132,6 +132,11 @@ impl Problem {
         Self::new(ProblemCode::TaskNotFound, "there is no task with this id")
     }
 
+    /// No such cron entry, or another tenant's: the answers are the same (law 13).
+    pub fn schedule_not_found() -> Self {
+        Self::new(ProblemCode::ScheduleNotFound, "there is no schedule with this id")
+    }
+
     /// No such route.
     pub fn route_not_found() -> Self {
         Self::new(ProblemCode::RouteNotFound, "there is nothing here; /openapi.json lists the routes")
@@ -195,6 +200,12 @@ impl Problem {
     pub fn wait_too_long(wait_ms_max: u64, retry_after_ms: u64) -> Self {
         let detail = format!("the predicted wait is longer than {wait_ms_max} ms; come back later or allow more");
         Self::new(ProblemCode::WaitTooLong, detail).after(retry_after_ms)
+    }
+
+    /// As many tasks as may do so wait for a start time.
+    pub fn delayed_full(limit: u64, retry_after_ms: u64) -> Self {
+        let detail = "too many tasks wait for their start time; come back after the time given, or cancel some";
+        Self::new(ProblemCode::DelayedFull, detail).limited(limit).after(retry_after_ms)
     }
 
     /// Redis or MySQL is away; nothing was accepted.
@@ -285,6 +296,12 @@ impl Problem {
         self.code
     }
 
+    /// The time after which trying again is worth it.
+    #[must_use]
+    pub fn retry_after_ms(&self) -> Option<u64> {
+        self.retry_after_ms
+    }
+
     fn limited(self, limit: u64) -> Self {
         Self { limit: Some(limit), ..self }
     }
@@ -301,6 +318,16 @@ impl Problem {
             retry_after_ms_agui: self.retry_after_ms.filter(|_| self.is_agui),
             task_id: self.task_id,
             outcome: self.is_outcome_unknown.then_some("unknown"),
+        }
+    }
+}
+
+/// For the command line: path and what to do.
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "{path}: {}", self.detail),
+            None => f.write_str(&self.detail),
         }
     }
 }

@@ -17,9 +17,11 @@ pub mod openapi;
 mod pause;
 mod queue_state;
 mod router;
+pub mod schedule;
 pub mod server;
 pub mod start;
 pub mod task;
 mod tending;
+pub mod webhook;
 
 pub use router::router;

@@ -17,6 +17,7 @@ use crate::router::documented;
         (name = "task", description = "Submit, read, list and cancel tasks"),
         (name = "dead", description = "Tasks whose attempts ran out: list, replay, purge"),
         (name = "events", description = "Follow tasks: AG-UI events over WebSocket and SSE"),
+        (name = "schedule", description = "Cron entries: a task for each fire time"),
         (name = "queue", description = "The queue as a whole"),
         (name = "operation", description = "Probes and metrics, without a key"),
     )

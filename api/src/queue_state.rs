@@ -34,7 +34,7 @@ struct QueueState {
     held: u64,
     /// Handed to idle slots, not started.
     handed_out: u64,
-    /// Waiting to be tried again.
+    /// Waiting for a start time or to be tried again; not part of the depth.
     delayed: u64,
     /// Running.
     running: u64,

@@ -14,7 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::error::Problem;
-use crate::{dead, events, health, layers, openapi, pause, queue_state, task};
+use crate::{dead, events, health, layers, openapi, pause, queue_state, schedule, task, webhook};
 
 /// The routes of the API, which are bounded in number and time.
 fn bounded() -> OpenApiRouter<App> {
@@ -24,6 +24,8 @@ fn bounded() -> OpenApiRouter<App> {
         .merge(events::routes())
         .merge(queue_state::routes())
         .merge(pause::routes())
+        .merge(webhook::routes())
+        .merge(schedule::routes())
 }
 
 /// Every route that the OpenAPI document describes.

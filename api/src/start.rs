@@ -61,5 +61,7 @@ pub async fn assemble(live: impl Into<LiveSettings>, shutdown: CancellationToken
         tracker,
     });
     tending::start(&app, WorkerId::new(format!("door-{}", uuid::Uuid::now_v7().simple()))?);
+    crate::webhook::start(&app);
+    crate::schedule::start(&app);
     Ok(app)
 }

@@ -74,6 +74,54 @@ async fn tenants_and_keys_are_made_listed_and_revoked() {
     database.drop_database().await;
 }
 
+#[tokio::test]
+async fn webhook_secrets_are_shown_once_and_a_default_needs_one() {
+    let database = TestDatabase::create().await;
+    let here = [("DATABASE_URL", database.url.as_str())];
+    out(&run(&["tenant", "create", "acme"], &here));
+    let default = ["webhook", "default", "acme", "--url", "https://example.org/hook", "--events", "failed,expired"];
+    assert!(refusal(&run(&default, &here)).contains("no webhook secret"));
+    let secret = out(&run(&["webhook", "secret", "acme"], &here));
+    assert!(secret.starts_with("whsec_") && secret.trim_end().len() == 50, "the secret stands alone: {secret:?}");
+    assert_ne!(secret, out(&run(&["webhook", "secret", "acme"], &here)));
+    out(&run(&default, &here));
+    let row = database.store.webhook_tenants().await.unwrap().remove(0);
+    assert_eq!((row.url.as_deref(), row.events.as_deref()), (Some("https://example.org/hook"), Some("failed,expired")));
+    for url in ["http://example.org/", "https://127.0.0.1/", "nonsense"] {
+        refusal(&run(&["webhook", "default", "acme", "--url", url], &here));
+    }
+    out(&run(&["webhook", "default", "acme"], &here));
+    assert_eq!(database.store.webhook_tenants().await.unwrap().remove(0).url, None);
+    assert!(refusal(&run(&["webhook", "secret", "nobody"], &here)).contains("nobody"));
+    database.drop_database().await;
+}
+
+#[tokio::test]
+async fn cron_entries_are_written_listed_paused_and_deleted() {
+    let database = TestDatabase::create().await;
+    let here = [("DATABASE_URL", database.url.as_str())];
+    out(&run(&["tenant", "create", "acme"], &here));
+    let file = std::env::temp_dir().join(format!("penstock-schedule-{}.json", std::process::id()));
+    let path = file.to_str().unwrap();
+    let body = r#"{"name":"daily","cron":"0 9 * * *","misfire":"once","task":{"agent":"assistant","input":"x"}}"#;
+    std::fs::write(&file, body).unwrap();
+    let id = out(&run(&["schedule", "put", "acme", path], &here));
+    let id = id.trim_end();
+    let list = out(&run(&["schedule", "list", "acme"], &here));
+    assert!(list.starts_with(&format!("{id}\tactive\t0 9 * * *\tUTC\t")) && list.contains("\tdaily"), "{list}");
+    out(&run(&["schedule", "status", "acme", id, "paused"], &here));
+    assert!(out(&run(&["schedule", "list", "acme"], &here)).contains("\tpaused\t"));
+    assert_eq!(out(&run(&["schedule", "fires", "acme", id], &here)), "");
+    std::fs::write(&file, body.replace("0 9 * * *", "0 9 * *")).unwrap();
+    assert!(refusal(&run(&["schedule", "put", "acme", path], &here)).contains("five fields"));
+    std::fs::write(&file, body.replace("assistant", "nobody")).unwrap();
+    assert!(refusal(&run(&["schedule", "put", "acme", path], &here)).contains("no agent"));
+    std::fs::remove_file(&file).unwrap();
+    out(&run(&["schedule", "delete", "acme", id], &here));
+    assert!(refusal(&run(&["schedule", "delete", "acme", id], &here)).contains(id));
+    database.drop_database().await;
+}
+
 #[test]
 fn settings_are_printed_without_secrets_and_refused_with_their_path() {
     let secret = [("DATABASE_URL", "mysql://u:hunter2@127.0.0.1:1/d"), ("PENSTOCK_QUEUE__DEPTH_MAX", "70000")];

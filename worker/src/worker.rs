@@ -10,6 +10,7 @@ use penstock_queue::{Queue, QueueSettings, WorkerId};
 use penstock_recovery::{Recovery, RecoveryMetrics};
 use penstock_store::Store;
 use penstock_telemetry::Metrics;
+use penstock_webhook::{Deliverer, WebhookMetrics};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -82,6 +83,9 @@ pub(crate) async fn run(loaded: Loaded) -> anyhow::Result<()> {
     background.spawn(recovery.run(stop.clone()));
     background.spawn(stop.clone().run_until_cancelled_owned(breakers::run(parts.clone(), Board::new(&settings)?)));
     background.spawn(findings::heed(parts.clone(), findings));
+    let webhooks = metrics.register(WebhookMetrics::register);
+    background
+        .spawn(Deliverer::new(parts.store.clone(), parts.queue.clone(), live.clone(), webhooks).run(stop.clone()));
     let intake = Intake::start(&parts, stop.clone(), &attempts);
     let health = Health::new(intake, heartbeat.last(), parts.clone(), metrics, stop.clone());
     if let Some(address) = settings.worker.listen {

@@ -22,10 +22,21 @@ pub struct Caller {
     pub tenant_name: Arc<str>,
     /// What the tenant was given in its row; `None` = the setting of the queue.
     pub allowance: Allowance,
+    /// Its webhook default; there is one once it has a webhook secret.
+    pub webhook: Option<Arc<WebhookDefault>>,
     /// Number of the key.
     pub key: KeyId,
     /// What the key may do.
     pub scopes: Scopes,
+}
+
+/// Where a tenant's ends are told unless a request says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookDefault {
+    /// Target.
+    pub url: Option<String>,
+    /// The ends that are told there, in their stored form.
+    pub events: Option<String>,
 }
 
 /// A tenant's own bounds at the door. Its share of the slots is the queue's business.

@@ -8,7 +8,7 @@ mod refresh;
 mod ring;
 mod scope;
 
-pub use caller::{Allowance, Caller, bearer};
+pub use caller::{Allowance, Caller, WebhookDefault, bearer};
 pub use key::{KeyHash, SecretKey};
 pub use ring::{KeyId, KeyRing};
 pub use scope::{Scope, Scopes, UnknownScope};

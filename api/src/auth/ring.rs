@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_protocol::clock;
-use penstock_store::{KeyRow, PauseRow, Store, TenantRow};
+use penstock_protocol::{TenantNo, clock};
+use penstock_store::{KeyRow, PauseRow, Store, TenantRow, WebhookTenantRow};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::refresh::{Current, Refresher};
-use super::{Allowance, Caller, KeyHash, Scopes};
+use super::{Allowance, Caller, KeyHash, Scopes, WebhookDefault};
 
 /// Number of a key, as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +32,7 @@ pub(super) struct Snapshot {
     by_hash: HashMap<KeyHash, KeyId>,
     by_id: HashMap<KeyId, Entry>,
     pauses: Vec<PauseRow>,
+    by_tenant: HashMap<TenantNo, Caller>,
     pub(super) revision: u64,
 }
 
@@ -66,6 +67,12 @@ impl KeyRing {
         self.current.snapshot.load().as_ref()?.caller(id)
     }
 
+    /// A tenant that is in force, as the owner of work that no key asked for just now. It has no scope.
+    #[must_use]
+    pub fn tenant(&self, no: TenantNo) -> Option<Caller> {
+        self.current.snapshot.load().as_ref()?.by_tenant.get(&no).cloned()
+    }
+
     /// Whether key number `id` and its tenant are in force: not revoked, not expired.
     #[must_use]
     pub fn is_live(&self, id: KeyId) -> bool {
@@ -98,31 +105,45 @@ impl KeyRing {
 }
 
 impl Snapshot {
-    pub(super) fn new(tenants: Vec<TenantRow>, keys: Vec<KeyRow>, pauses: Vec<PauseRow>, revision: u64) -> Self {
+    pub(super) fn new(
+        tenants: Vec<TenantRow>,
+        keys: Vec<KeyRow>,
+        pauses: Vec<PauseRow>,
+        webhooks: Vec<WebhookTenantRow>,
+        revision: u64,
+    ) -> Self {
+        let webhooks: HashMap<_, _> = webhooks
+            .into_iter()
+            .map(|row| (row.tenant, Arc::new(WebhookDefault { url: row.url, events: row.events })))
+            .collect();
         let tenants: HashMap<_, _> = tenants
             .into_iter()
             .filter(|tenant| tenant.revoked_ms.is_none())
-            .map(|tenant| (tenant.no, tenant))
+            .map(|tenant| {
+                let caller = Caller {
+                    tenant: tenant.no,
+                    tenant_name: tenant.name.as_str().into(),
+                    allowance: Allowance {
+                        depth_max: tenant.depth_max,
+                        live_max: tenant.live_max,
+                        user_live_max: tenant.user_live_max,
+                    },
+                    webhook: webhooks.get(&tenant.no).cloned(),
+                    key: KeyId(0),
+                    scopes: Scopes::default(),
+                };
+                (tenant.no, caller)
+            })
             .collect();
         let (mut by_hash, mut by_id) = (HashMap::new(), HashMap::new());
         for row in keys.into_iter().filter(|key| key.revoked_ms.is_none()) {
             let Some(tenant) = tenants.get(&row.tenant) else { continue };
             let id = KeyId(row.id);
-            let caller = Caller {
-                tenant: tenant.no,
-                tenant_name: tenant.name.as_str().into(),
-                allowance: Allowance {
-                    depth_max: tenant.depth_max,
-                    live_max: tenant.live_max,
-                    user_live_max: tenant.user_live_max,
-                },
-                key: id,
-                scopes: Scopes::from_stored(&row.scopes),
-            };
+            let caller = Caller { key: id, scopes: Scopes::from_stored(&row.scopes), ..Caller::clone(tenant) };
             by_hash.insert(KeyHash(row.hash), id);
             by_id.insert(id, Entry { caller, expires_ms: row.expires_ms });
         }
-        Self { by_hash, by_id, pauses, revision }
+        Self { by_hash, by_id, by_tenant: tenants, pauses, revision }
     }
 
     /// Keys in force or not yet expired.

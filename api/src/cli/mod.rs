@@ -6,8 +6,10 @@ mod key;
 mod pause;
 mod print;
 mod probe;
+mod schedule;
 mod serve;
 mod tenant;
+mod webhook;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,6 +65,12 @@ enum Command {
     /// List, replay and purge dead letters.
     #[command(subcommand)]
     Dead(dead::DeadCommand),
+    /// Write, list, pause and delete cron entries.
+    #[command(subcommand)]
+    Schedule(schedule::ScheduleCommand),
+    /// Make webhook secrets, and set where ends are told.
+    #[command(subcommand)]
+    Webhook(webhook::WebhookCommand),
     /// Print the OpenAPI document.
     Openapi,
     /// Print the reference of error codes.
@@ -105,6 +113,14 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Dead(command) => {
             let loaded = load()?;
             with_store(&loaded, async |store| dead::run(store, &loaded.settings, command).await)
+        }
+        Command::Schedule(command) => {
+            let loaded = load()?;
+            with_store(&loaded, async |store| schedule::run(store, &loaded.settings, command).await)
+        }
+        Command::Webhook(command) => {
+            let loaded = load()?;
+            with_store(&loaded, async |store| webhook::run(store, &loaded.settings.webhook, command).await)
         }
         Command::Openapi => print::line(crate::openapi::document()?.trim_end()),
         Command::Errors => print::line(crate::error::reference().trim_end()),

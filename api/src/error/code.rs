@@ -77,6 +77,8 @@ problem_codes! {
     ConcurrencyLimit = "concurrency_limit", TOO_MANY_REQUESTS, "Too many live tasks";
     /// The predicted wait is longer than `max_wait_ms` or the time to the deadline.
     WaitTooLong = "wait_too_long", TOO_MANY_REQUESTS, "The wait would be too long";
+    /// As many tasks as `queue.delayed_max` or `queue.tenant_delayed_max` allow wait for a start time.
+    DelayedFull = "delayed_full", TOO_MANY_REQUESTS, "Too many tasks wait for their start time";
     /// Redis or MySQL is away, or the process is stopping. With `outcome: unknown` the task may have been accepted:
     /// the same request again, with the `task_id` given, tells.
     Unavailable = "unavailable", SERVICE_UNAVAILABLE, "Unavailable";
@@ -88,6 +90,10 @@ problem_codes! {
     TooManySockets = "too_many_sockets", TOO_MANY_REQUESTS, "Too many sockets";
     /// No such task, or one of another tenant.
     TaskNotFound = "task_not_found", NOT_FOUND, "No such task";
+    /// No such cron entry, or one of another tenant.
+    ScheduleNotFound = "schedule_not_found", NOT_FOUND, "No such schedule";
+    /// The tenant has `schedule.tenant_max` cron entries. Delete some.
+    TooManySchedules = "too_many_schedules", UNPROCESSABLE_ENTITY, "Too many schedules";
     /// The events before the cursor are gone. Read without a cursor.
     CursorGone = "cursor_gone", GONE, "The cursor cannot be served";
     /// No such route.
@@ -126,7 +132,7 @@ change. An answer that is worth repeating carries `Retry-After` (whole seconds) 
 repeating the same request is useless. On the AG-UI route the time is also in `retryAfterMs`.
 
 `X-RateLimit-Limit` is the bound that the answer was judged by: places in the queue on a 202 and on `queue_full`, the
-tenant's places on `tenant_queue_full`, live tasks on `concurrency_limit`. `X-RateLimit-Remaining` is how many more it
+tenant's places on `tenant_queue_full`, live tasks on `concurrency_limit`, delayed tasks on `delayed_full`. `X-RateLimit-Remaining` is how many more it
 would take now, `X-RateLimit-Reset` the whole seconds after which another try is worth it (0 = now).
 
 | code | status | meaning |

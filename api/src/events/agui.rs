@@ -6,6 +6,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use penstock_protocol::message::{Message, RunAgentInput};
 use penstock_protocol::{Input, RetryWish, TaskId, TaskKey, TaskSpec, ThreadId};
+use penstock_queue::Start;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -136,6 +137,8 @@ fn submission(agent: String, input: RunAgentInput) -> Result<Submission, Problem
         deadline_in_ms: knobs.deadline_ms,
         on_disconnect: knobs.on_disconnect,
         replay_of: None,
+        start: Start::Now,
+        webhook: None,
         spec: TaskSpec {
             input: Input::Messages(input.messages),
             is_new_thread: false,

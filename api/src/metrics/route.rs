@@ -35,9 +35,16 @@ macro_rules! routes {
 
 routes! {
     Tasks = "/api/task",
+    Batch = "/api/tasks",
     Task = "/api/task/{id}",
     TaskWebSocket = "/api/task/{id}/ws",
     TaskEvents = "/api/task/{id}/events",
+    TaskWebhooks = "/api/task/{id}/webhooks",
+    TaskRedeliver = "/api/task/{id}/webhooks/redeliver",
+    Schedules = "/api/schedule",
+    Schedule = "/api/schedule/{id}",
+    ScheduleFire = "/api/schedule/{id}/fire",
+    ScheduleFires = "/api/schedule/{id}/fires",
     WebSocket = "/api/ws",
     Ticket = "/api/ticket",
     Agui = "/api/agui/{agent}",

@@ -25,6 +25,10 @@ pub enum Verdict {
     WaitTooLong,
     /// The queue is being rebuilt.
     Rebuilding,
+    /// Too many tasks wait for a start time.
+    DelayedFull,
+    /// The start time is too far away.
+    TooFar,
     /// Redis did not answer.
     NoAnswer,
 }
@@ -42,6 +46,8 @@ impl EncodeLabelValue for Verdict {
             Self::ThreadBusy => "thread_busy",
             Self::WaitTooLong => "wait_too_long",
             Self::Rebuilding => "rebuilding",
+            Self::DelayedFull => "delayed_full",
+            Self::TooFar => "too_far",
             Self::NoAnswer => "no_answer",
         };
         super::write_label(text, encoder)

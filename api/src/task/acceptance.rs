@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use penstock_protocol::clock;
-use penstock_queue::QueuedTask;
-use penstock_store::{NewTask, StoreError, TaskRow};
+use penstock_queue::{QueuedTask, Start};
+use penstock_store::{NewTask, NewWebhook, NotBefore, StoreError, TaskRow};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Submission;
@@ -41,7 +41,12 @@ pub(super) struct Accepted {
 ///
 /// Errors: 503, with `outcome: unknown` where the row may have been written. The registration is taken back wherever
 /// nothing was.
-pub(super) async fn accept(app: &App, admitted: Admitted, submission: Submission) -> Result<Acceptance, Problem> {
+pub(super) async fn accept(
+    app: &App,
+    admitted: Admitted,
+    submission: Submission,
+    webhook: Option<NewWebhook>,
+) -> Result<Acceptance, Problem> {
     let Admitted { proof, since } = admitted;
     let deadline = since + COMMIT_MAX;
     if Instant::now() >= deadline {
@@ -49,6 +54,7 @@ pub(super) async fn accept(app: &App, admitted: Admitted, submission: Submission
         return Err(Problem::unavailable("the request was held up too long; nothing was accepted"));
     }
     let (task, queued) = records(app, &proof, submission);
+    let task = NewTask { webhook, ..task };
     let began = Instant::now();
     let outcome = timeout_at(deadline, app.store.accept(task)).await;
     app.counts.accepted(began.elapsed());
@@ -116,7 +122,8 @@ fn records(app: &App, proof: &penstock_queue::Admitted, submission: Submission) 
     let cost_tokens = submission.input_tokens();
     let (thread, accepted_ms) = (submission.thread(key.task), clock::wall_ms());
     let priority = submission.priority.get();
-    let place = app.places.next(accepted_ms, priority);
+    // In line it stands as if it had come when it was due: what was scheduled long ago overtakes nobody.
+    let place = app.places.next(proof.later().map_or(accepted_ms, |later| later.moment_ms), priority);
     let user = submission.user.map(super::UserName::into_string);
     let queued = QueuedTask {
         key,
@@ -129,6 +136,7 @@ fn records(app: &App, proof: &penstock_queue::Admitted, submission: Submission) 
         attempt: 0,
         is_quarantined: false,
         agent: submission.agent.clone(),
+        delay_ms: proof.later().map_or(0, |later| later.delay_ms),
     };
     let task = NewTask {
         key,
@@ -144,9 +152,21 @@ fn records(app: &App, proof: &penstock_queue::Admitted, submission: Submission) 
         deadline_in_ms: submission.deadline_in_ms,
         cancel_on_disconnect: submission.on_disconnect == super::OnDisconnect::Cancel,
         replay_of: submission.replay_of,
+        start: not_before(submission.start, proof),
+        webhook: None,
         spec: submission.spec,
     };
     (task, queued)
+}
+
+/// The start of the row. A time that the caller gave is told to MySQL as a time, a moment as a moment: no clock of a door
+/// is in it. A moment that Redis found to have passed is none.
+fn not_before(start: Start, proof: &penstock_queue::Admitted) -> NotBefore {
+    match (start, proof.later()) {
+        (_, None) | (Start::Now, _) => NotBefore::Now,
+        (Start::After { delay_ms }, Some(_)) => NotBefore::In { delay_ms },
+        (Start::At { moment_ms }, Some(_)) => NotBefore::At { moment_ms },
+    }
 }
 
 /// A write that surely did not take place.

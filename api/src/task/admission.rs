@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use penstock_protocol::TaskKey;
-use penstock_queue::{AdmitLimits, AdmitRequest, AdmitVerdict, QueueError, Reason, Rejected};
+use penstock_queue::{AdmitLimits, AdmitRequest, AdmitVerdict, QueueError, Reason, Rejected, Start};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{OnBusyThread, Submission};
@@ -53,7 +53,7 @@ pub(super) async fn admit(
 ) -> Result<Admission, Problem> {
     let limits = limits(app, caller, submission);
     let user = submission.user.as_ref().map(super::UserName::as_str);
-    let request = AdmitRequest { key, user, body_hash: &submission.body_hash, limits };
+    let request = AdmitRequest { key, user, body_hash: &submission.body_hash, start: submission.start, limits };
     let asked = Instant::now();
     loop {
         let Ok(Ok(turn)) = timeout(TURN_MAX, app.admissions.acquire()).await else {
@@ -73,6 +73,7 @@ pub(super) async fn admit(
             Ok(AdmitVerdict::Seen) => Ok(Admission::Seen),
             Ok(AdmitVerdict::Pending) => Ok(Admission::Pending),
             Ok(AdmitVerdict::Differs) => Err(Problem::body_differs(key.task)),
+            Ok(AdmitVerdict::TooFar) => Err(too_far(submission, &limits)),
             Ok(AdmitVerdict::Rejected(rejected)) => Err(problem_of(rejected, &limits)),
             Err(error) => Err(no_answer(&error)),
         };
@@ -88,6 +89,10 @@ fn limits(app: &App, caller: &Caller, submission: &Submission) -> AdmitLimits {
         tenant_live_max: caller.allowance.live_max.map_or(0, u64::from),
         user_live_max: caller.allowance.user_live_max.map_or(queue.user_live_max, u64::from),
         // A wait up to the deadline is as useless as one that the caller does not accept.
+        delayed_max: queue.delayed_max,
+        tenant_delayed_max: queue.tenant_delayed_max,
+        // What starts after its deadline need not start.
+        delay_ms_max: ms(queue.delay_max).min(submission.deadline_in_ms.map_or(u64::MAX, |ms| ms.saturating_sub(1))),
         wait_ms_max: [submission.wait_ms_max, submission.deadline_in_ms].into_iter().flatten().min().unwrap_or(0),
         thread_free: submission.thread_id.filter(|_| submission.on_busy_thread == OnBusyThread::Reject),
     }
@@ -103,7 +108,19 @@ fn problem_of(rejected: Rejected, limits: &AdmitLimits) -> Problem {
         Reason::ThreadBusy => Problem::thread_busy(after_ms),
         Reason::WaitTooLong => Problem::wait_too_long(limits.wait_ms_max, after_ms),
         Reason::Rebuilding => Problem::rebuilding(after_ms),
+        Reason::DelayedFull => Problem::delayed_full(limits.delayed_max.min(limits.tenant_delayed_max), after_ms),
     }
+}
+
+fn too_far(submission: &Submission, limits: &AdmitLimits) -> Problem {
+    let path = if matches!(submission.start, Start::At { .. }) { "run_at" } else { "delay_ms" };
+    let reason =
+        format!("a start at most {} ms away (queue.delay_ms_max), and before the deadline", limits.delay_ms_max);
+    Problem::invalid(path, reason)
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn no_answer(error: &QueueError) -> Problem {
@@ -119,6 +136,7 @@ fn name_of(verdict: &Result<AdmitVerdict, QueueError>) -> Verdict {
         Ok(AdmitVerdict::Seen) => Verdict::Seen,
         Ok(AdmitVerdict::Pending) => Verdict::Pending,
         Ok(AdmitVerdict::Differs) => Verdict::Differs,
+        Ok(AdmitVerdict::TooFar) => Verdict::TooFar,
         Ok(AdmitVerdict::Rejected(rejected)) => match rejected.reason {
             Reason::Full => Verdict::Full,
             Reason::TenantFull => Verdict::TenantFull,
@@ -126,6 +144,7 @@ fn name_of(verdict: &Result<AdmitVerdict, QueueError>) -> Verdict {
             Reason::ThreadBusy => Verdict::ThreadBusy,
             Reason::WaitTooLong => Verdict::WaitTooLong,
             Reason::Rebuilding => Verdict::Rebuilding,
+            Reason::DelayedFull => Verdict::DelayedFull,
         },
         Err(_) => Verdict::NoAnswer,
     }

@@ -16,7 +16,7 @@ use crate::error::{Problem, ProblemBody, RATE_LIMIT, RATE_REMAINING, RATE_RESET}
 
 /// An accepted task. It is stored: it runs, whatever dies.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct SubmitAnswer {
+pub(crate) struct SubmitAnswer {
     /// Its id.
     #[schema(value_type = uuid::Uuid)]
     task_id: TaskId,
@@ -25,6 +25,9 @@ pub(super) struct SubmitAnswer {
     thread_id: ThreadId,
     /// Its present status; of a repeated request it may be any.
     status: Status,
+    /// The moment before which it does not start, in ms since the Unix epoch; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_at_ms: Option<u64>,
     /// Estimate of the tasks that are served before it; null while it is not known.
     position: Option<u64>,
     /// Estimate of its wait for a worker, in ms; null while nothing is known.
@@ -59,7 +62,7 @@ pub(super) struct SubmitAnswer {
             content_type = "application/problem+json"),
         (status = 422, description = "invalid_request, unknown_agent, body_differs", body = ProblemBody,
             content_type = "application/problem+json"),
-        (status = 429, description = "queue_full, tenant_queue_full, concurrency_limit, wait_too_long",
+        (status = 429, description = "queue_full, tenant_queue_full, concurrency_limit, wait_too_long, delayed_full",
             body = ProblemBody, content_type = "application/problem+json",
             headers(("Retry-After" = u64, description = "Seconds"))),
         (status = 503, description = "unavailable, rebuilding, overloaded", body = ProblemBody,
@@ -78,24 +81,39 @@ pub(super) async fn submit_task(State(app): State<App>, request: Request) -> Res
 /// Check 1: a body within the limit, well formed, for an agent that exists.
 async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Submission, Problem> {
     let request: SubmitRequest = read_json(headers, body, app.settings.now().api.body_bytes_max).await?;
-    let idempotency_key = IdempotencyKey::read(headers)?;
+    judged(app, request, IdempotencyKey::read(headers)?)
+}
+
+/// The rest of check 1: what the body says can be carried out here.
+pub(crate) fn judged(
+    app: &App,
+    request: SubmitRequest,
+    idempotency_key: Option<IdempotencyKey>,
+) -> Result<Submission, Problem> {
     if !app.settings.now().agents.contains_key(&request.agent) {
         return Err(Problem::unknown_agent(&request.agent));
     }
     request.into_submission(idempotency_key)
 }
 
-pub(super) fn answer(app: &App, headers: &HeaderMap, submitted: &Submitted) -> Response {
-    let links = Links::of(&app.settings.now().api.public_url, headers, submitted.key.task);
-    let location = links.path();
-    let body = SubmitAnswer {
-        task_id: submitted.key.task,
-        thread_id: submitted.thread,
-        status: submitted.status,
-        position: submitted.position,
-        estimated_wait_ms: submitted.wait_ms,
-        links,
-    };
+impl SubmitAnswer {
+    /// The body of a 202.
+    pub(super) fn new(app: &App, headers: &HeaderMap, submitted: &Submitted) -> Self {
+        Self {
+            task_id: submitted.key.task,
+            thread_id: submitted.thread,
+            status: submitted.status,
+            run_at_ms: submitted.run_at_ms,
+            position: submitted.position,
+            estimated_wait_ms: submitted.wait_ms,
+            links: Links::of(&app.settings.now().api.public_url, headers, submitted.key.task),
+        }
+    }
+}
+
+pub(crate) fn answer(app: &App, headers: &HeaderMap, submitted: &Submitted) -> Response {
+    let body = SubmitAnswer::new(app, headers, submitted);
+    let location = body.links.path();
     let mut response = (StatusCode::ACCEPTED, Json(body)).into_response();
     if let Ok(location) = HeaderValue::from_str(&location) {
         response.headers_mut().insert(header::LOCATION, location);

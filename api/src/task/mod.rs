@@ -5,6 +5,7 @@
 
 mod acceptance;
 mod admission;
+mod batch;
 mod body;
 mod cancel;
 mod cursor;
@@ -14,6 +15,7 @@ mod idempotency;
 mod interrupt;
 mod links;
 mod list;
+mod moment;
 mod read;
 mod replay;
 mod request;
@@ -24,11 +26,13 @@ mod waiting;
 pub(crate) use admission::UNDER_WAY_MAX as ADMISSIONS_MAX;
 pub use body::read_json;
 pub(crate) use cancel::carry_out as cancel;
+pub(crate) use door::{SubmitAnswer, answer, judged};
 pub(crate) use field::allowed_ms;
 pub use field::{OnBusyThread, OnDisconnect, Priority, UserName};
 pub use idempotency::IdempotencyKey;
 pub use links::Links;
-pub(crate) use read::key_of;
+pub use moment::Moment;
+pub(crate) use read::{key_of, text_of};
 pub(crate) use replay::replay;
 pub use request::SubmitRequest;
 pub use submission::{Submission, Submitted, submit};
@@ -45,6 +49,7 @@ use crate::app::App;
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes(routes!(door::submit_task, list::list_tasks))
+        .routes(routes!(batch::submit_tasks))
         .routes(routes!(read::read_task, cancel::cancel_task))
         .routes(routes!(replay::replay_task))
 }

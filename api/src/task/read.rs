@@ -49,6 +49,6 @@ pub(crate) fn key_of(caller: &Caller, id: &str) -> Result<TaskKey, Problem> {
 }
 
 /// The `{id}` of the path; one that cannot be decoded is no id.
-pub(super) fn text_of(id: Result<Path<String>, PathRejection>) -> String {
+pub(crate) fn text_of(id: Result<Path<String>, PathRejection>) -> String {
     id.map(|Path(id)| id).unwrap_or_default()
 }

@@ -7,6 +7,7 @@ use std::fmt;
 
 use penstock_protocol::message::Message;
 use penstock_protocol::{Input, RetryWish, TaskId, TaskSpec, ThreadId};
+use penstock_queue::Start;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -14,8 +15,9 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::field::allowed_ms;
-use super::{IdempotencyKey, OnBusyThread, OnDisconnect, Priority, Submission, UserName};
+use super::{IdempotencyKey, Moment, OnBusyThread, OnDisconnect, Priority, Submission, UserName};
 use crate::error::Problem;
+use crate::webhook::WebhookRequest;
 
 /// A task to be run. Unknown fields are refused.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -31,6 +33,10 @@ pub struct SubmitRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<uuid::Uuid>)]
     pub task_id: Option<TaskId>,
+    /// The same as the header `Idempotency-Key`, which an item of a batch cannot have. Not part of what is asked.
+    #[serde(default, skip_serializing)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 255)]
+    pub idempotency_key: Option<IdempotencyKey>,
     /// Conversation to go on with (a UUID); a new one when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<uuid::Uuid>)]
@@ -58,6 +64,17 @@ pub struct SubmitRequest {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "allowed_ms")]
     #[schema(minimum = 1)]
     pub deadline_ms: Option<u64>,
+    /// Time until it may start, in ms. It is accepted now and waits, in no line and without a worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    pub delay_ms: Option<u64>,
+    /// The moment at which it may start, RFC 3339 or ms since the Unix epoch; at once if it has passed. Instead of
+    /// `delay_ms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_at: Option<Moment>,
+    /// Where the end of the task is told; the tenant's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<WebhookRequest>,
     /// The caller's own data, returned unchanged.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub metadata: Value,
@@ -71,12 +88,21 @@ pub struct SubmitRequest {
 
 impl SubmitRequest {
     /// What is submitted.
-    pub(super) fn into_submission(self, idempotency_key: Option<IdempotencyKey>) -> Result<Submission, Problem> {
+    pub(super) fn into_submission(self, header: Option<IdempotencyKey>) -> Result<Submission, Problem> {
+        if header.is_some() && self.idempotency_key.is_some() {
+            return Err(Problem::invalid("idempotency_key", "send the key in the header or in the body, not in both"));
+        }
+        let start = match (self.delay_ms, self.run_at) {
+            (None | Some(0), None) => Start::Now,
+            (Some(delay_ms), None) => Start::After { delay_ms },
+            (None, Some(Moment(moment_ms))) => Start::At { moment_ms },
+            (Some(_), Some(_)) => return Err(Problem::invalid("run_at", "send run_at or delay_ms, not both")),
+        };
         Ok(Submission {
             body_hash: Submission::hash_of(&self)?,
             agent: self.agent,
             task_id: self.task_id,
-            idempotency_key,
+            idempotency_key: header.or(self.idempotency_key),
             thread_id: self.thread_id,
             user: self.user,
             priority: self.priority,
@@ -85,6 +111,8 @@ impl SubmitRequest {
             deadline_in_ms: self.deadline_ms,
             on_disconnect: self.on_disconnect,
             replay_of: None,
+            start,
+            webhook: self.webhook,
             spec: TaskSpec {
                 input: self.input,
                 is_new_thread: self.thread_id.is_none(),

@@ -3,6 +3,7 @@
 //! It goes on to its end when the client leaves: nothing half-done stays behind.
 
 use penstock_protocol::{Status, TaskId, TaskKey, TaskSpec, TenantNo, ThreadId};
+use penstock_queue::Start;
 use penstock_store::TaskRow;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -14,6 +15,7 @@ use super::{IdempotencyKey, OnBusyThread, OnDisconnect, Priority, UserName};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::Problem;
+use crate::webhook::{WebhookRequest, resolve};
 
 /// A request that passed checks 1 and 2.
 #[derive(Clone, Debug)]
@@ -42,6 +44,10 @@ pub struct Submission {
     pub on_disconnect: OnDisconnect,
     /// The ended task that it repeats.
     pub replay_of: Option<TaskId>,
+    /// When it may start.
+    pub start: Start,
+    /// Where its end is told, as far as the request says.
+    pub webhook: Option<WebhookRequest>,
     /// What is stored for the worker.
     pub spec: TaskSpec,
 }
@@ -59,8 +65,10 @@ pub struct Submitted {
     pub position: Option<u64>,
     /// Estimate of its wait for a worker.
     pub wait_ms: Option<u64>,
-    /// Depth of the queue with this task, when it is new.
+    /// Depth of the queue with this task, when it is new and to start now.
     pub depth: Option<u64>,
+    /// The moment before which it does not start, if it was given one.
+    pub run_at_ms: Option<u64>,
 }
 
 /// Takes a submission through the queue and MySQL. Any door calls it; the agent must be one of the settings.
@@ -76,13 +84,14 @@ async fn carry_out(app: App, caller: Caller, submission: Submission) -> Result<S
     let key = submission.key(caller.tenant);
     let (thread, body_hash) = (submission.thread(key.task), submission.body_hash);
     let interrupts = submission.on_busy_thread == OnBusyThread::Interrupt && submission.thread_id.is_some();
+    let webhook = resolve(&app.settings.now().webhook, &caller, submission.webhook.as_ref())?;
     let admitted = match admit(&app, &caller, key, &submission).await? {
         Admission::New(admitted) => admitted,
         // The rare ways out are boxed: reads of MySQL are large futures, and each submission is a task of its own.
         Admission::Seen => return Box::pin(seen(&app, key, &body_hash, interrupts)).await,
         Admission::Pending => return Box::pin(pending(&app, key, &body_hash, interrupts)).await,
     };
-    let accepted = match accept(&app, admitted, submission).await? {
+    let accepted = match accept(&app, admitted, submission, webhook).await? {
         Acceptance::New(accepted) => accepted,
         Acceptance::Before(row) => return Box::pin(answer_again(&app, &row, &body_hash, interrupts)).await,
     };
@@ -91,13 +100,15 @@ async fn carry_out(app: App, caller: Caller, submission: Submission) -> Result<S
         Box::pin(interrupt(&app, key, thread, accepted.accepted_ms())).await?;
     }
     let proof = &accepted.proof;
+    let later = proof.later();
     Ok(Submitted {
         key,
         thread,
         status: Status::Queued,
-        position: is_queued.then(|| proof.ahead()),
+        position: (is_queued && later.is_none()).then(|| proof.ahead()),
         wait_ms: proof.wait_ms().filter(|_| is_queued),
-        depth: Some(proof.depth()),
+        depth: later.is_none().then(|| proof.depth()),
+        run_at_ms: later.map(|later| later.moment_ms),
     })
 }
 
@@ -137,6 +148,7 @@ async fn answer_again(app: &App, row: &TaskRow, body_hash: &[u8; 32], interrupts
         position: position.and_then(|position| position.ahead),
         wait_ms: position.and_then(|position| position.wait_ms),
         depth: None,
+        run_at_ms: row.not_before_ms,
     })
 }
 
@@ -153,7 +165,7 @@ impl Submission {
     }
 
     /// The task: named by the client, derived from its idempotency key, or new.
-    fn key(&self, tenant: TenantNo) -> TaskKey {
+    pub(super) fn key(&self, tenant: TenantNo) -> TaskKey {
         let derived = || self.idempotency_key.as_ref().map(|key| key.task_id(tenant));
         TaskKey::new(tenant, self.task_id.or_else(derived).unwrap_or_else(TaskId::mint))
     }

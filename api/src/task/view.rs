@@ -28,6 +28,8 @@ pub(crate) struct TaskSummary {
     priority: u8,
     /// When it was accepted.
     accepted_ms: u64,
+    /// The moment before which it does not start: its start time, or that of its next try; null without one.
+    run_at_ms: Option<u64>,
     /// When it first started.
     started_ms: Option<u64>,
     /// When it ended.
@@ -103,6 +105,7 @@ impl From<&TaskRow> for TaskSummary {
             status: row.status,
             priority: row.priority,
             accepted_ms: row.accepted_ms,
+            run_at_ms: row.not_before_ms,
             started_ms: row.started_ms,
             ended_ms: row.ended_ms,
             deadline_left_ms: row.deadline_left_ms.filter(|_| !row.status.is_terminal()),

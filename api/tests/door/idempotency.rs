@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use futures_util::future::join_all;
 use penstock_protocol::TaskId;
-use penstock_queue::{AdmitLimits, AdmitRequest, AdmitVerdict};
+use penstock_queue::{AdmitLimits, AdmitRequest, AdmitVerdict, Start};
 use penstock_store::fixture::TestDatabase;
 use serde_json::json;
 
@@ -128,7 +128,8 @@ async fn a_request_that_another_door_never_finishes_storing_is_told_to_come_back
     let body_hash = &penstock_api::task::Submission::hash_of(&request).unwrap();
     let limits = AdmitLimits { depth_max: 10, ..AdmitLimits::default() };
     let key = penstock_protocol::TaskKey::new(door.ann.tenant, id);
-    let verdict = door.app.queue.admit(&AdmitRequest { key, user: None, body_hash, limits }).await.unwrap();
+    let verdict =
+        door.app.queue.admit(&AdmitRequest { key, user: None, body_hash, start: Start::Now, limits }).await.unwrap();
     let AdmitVerdict::Admitted(dead) = verdict else { panic!("the queue is empty") };
 
     let answer = door.ann.submit(&body).await;

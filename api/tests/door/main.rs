@@ -6,9 +6,11 @@
     reason = "a test that meets the unexpected must fail"
 )]
 
+mod batch;
 mod cancel;
 mod checks;
 mod dead;
+mod delayed;
 mod drain;
 mod fairness;
 mod harness;
@@ -19,3 +21,5 @@ mod operation;
 mod outage;
 mod pipe;
 mod reading;
+mod schedule;
+mod webhook;

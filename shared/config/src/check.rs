@@ -38,19 +38,24 @@ impl Findings {
 }
 
 fn ranges(settings: &Settings, f: &mut Findings) {
-    let Settings { redis, mysql, api, queue, events, worker, gateway, .. } = settings;
+    let Settings { redis, mysql, api, queue, events, worker, gateway, schedule, webhook, .. } = settings;
     f.ms("redis.admission_timeout_ms", redis.admission_timeout, 5, 5000);
     f.ms("redis.connect_timeout_ms", redis.connect_timeout, 100, 60_000);
     f.range("mysql.pool_max", mysql.pool_max, 4, 200);
     f.ms("mysql.timeout_ms", mysql.timeout, 100, 60_000);
     f.range("mysql.batch_rows_max", mysql.batch_rows_max, 1, 256);
     f.range("api.body_bytes_max", api.body_bytes_max, 1024, 32 << 20);
+    f.range("api.batch_items_max", api.batch_items_max, 1, 1000);
+    f.range("api.batch_bytes_max", api.batch_bytes_max, 1024, 128 << 20);
+    f.range("api.batch_concurrency", api.batch_concurrency, 1, 128);
     f.range("api.requests_max", api.requests_max, 1, 100_000);
     f.ms("api.keys_refresh_ms", api.keys_refresh, 100, 2000);
     f.ms("api.drain_ms", api.drain, 0, 600_000);
     f.range("queue.depth_max", queue.depth_max, 1, 10_000_000);
     f.range("queue.tenant_depth_max", queue.tenant_depth_max, 1, queue.depth_max);
     f.range("queue.delayed_max", queue.delayed_max, 1, 10_000_000);
+    f.range("queue.tenant_delayed_max", queue.tenant_delayed_max, 1, queue.delayed_max);
+    f.ms("queue.delay_ms_max", queue.delay_max, 1000, 315_360_000_000);
     f.ms("queue.beat_every_ms", queue.beat_every, 100, 60_000);
     f.range("queue.crashes_max", queue.crashes_max, 1, 100);
     f.range("queue.failures_max", queue.failures_max, 1, 100);
@@ -88,6 +93,20 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.range("worker.history_messages_max", worker.history_messages_max, 0, 10_000);
     f.range("worker.history_bytes_max", worker.history_bytes_max, 0, 16 << 20);
     f.range("worker.answer_bytes_max", worker.answer_bytes_max, 1024, 16 << 20);
+    f.range("schedule.tenant_max", schedule.tenant_max, 0, 100_000);
+    f.ms("schedule.misfire_after_ms", schedule.misfire_after, 1000, 86_400_000);
+    f.range("schedule.misfire_max", schedule.misfire_max, 1, 10_000);
+    f.ms("schedule.retry_for_ms", schedule.retry_for, 0, 86_400_000);
+    f.range("schedule.history_max", schedule.history_max, 1, 10_000);
+    f.range("schedule.concurrency", schedule.concurrency, 1, 256);
+    f.ms("webhook.connect_ms", webhook.connect, 10, 60_000);
+    f.range("webhook.concurrency", webhook.concurrency, 1, 1000);
+    f.range("webhook.target_concurrency", webhook.target_concurrency, 1, webhook.concurrency);
+    f.ms("webhook.back_off_ms", webhook.back_off, 100, 3_600_000);
+    f.range("webhook.tries_max", webhook.tries_max, 1, 100);
+    f.ms("webhook.give_up_ms", webhook.give_up, 1000, 604_800_000);
+    f.ms("webhook.keep_ms", webhook.keep, 60_000, 31_536_000_000);
+    f.ms("webhook.secret_overlap_ms", webhook.secret_overlap, 0, 2_592_000_000);
     f.ms("gateway.connect_ms", gateway.connect, 10, 60_000);
     f.ms("gateway.first_token_ms", gateway.first_token, 10, 600_000);
     f.ms("gateway.idle_ms", gateway.idle, 10, 600_000);
@@ -135,7 +154,7 @@ fn breaker(settings: &Settings, f: &mut Findings) {
 }
 
 fn between(settings: &Settings, f: &mut Findings) {
-    let Settings { redis, mysql, api, queue, worker, gateway, .. } = settings;
+    let Settings { redis, mysql, api, queue, worker, gateway, webhook, .. } = settings;
     f.require(queue.lease > 3 * queue.beat_every, || {
         format!(
             "queue.lease_ms = {}: must be more than three beats (queue.beat_every_ms = {})",
@@ -168,6 +187,15 @@ fn between(settings: &Settings, f: &mut Findings) {
         format!(
             "queue.reconcile_age_min_ms = {}: must be more than {COMMIT_MS_MAX}, the time that a door may take to commit",
             queue.reconcile_age_min.as_millis()
+        )
+    });
+    f.require(webhook.connect <= webhook.total && webhook.total < Duration::from_secs(60), || {
+        format!("webhook.total_ms = {}: must be at least webhook.connect_ms and below 60000", webhook.total.as_millis())
+    });
+    f.require((webhook.back_off..=Duration::from_secs(86_400)).contains(&webhook.back_off_max), || {
+        format!(
+            "webhook.back_off_ms_max = {}: must be webhook.back_off_ms to 86400000",
+            webhook.back_off_max.as_millis()
         )
     });
     f.require(gateway.first_token < gateway.total, || {

@@ -13,6 +13,7 @@ mod hot;
 mod layers;
 mod live;
 mod metrics;
+mod network;
 mod print;
 mod settings;
 mod watcher;
@@ -21,10 +22,11 @@ pub use error::ConfigError;
 pub use layers::{Loaded, Origin, load};
 pub use live::LiveSettings;
 pub use metrics::SettingsMetrics;
+pub use network::{Network, NetworkError};
 pub use print::{effective, reference};
 pub use settings::{
     Agent, Api, Breaker, Chain, CountedOutcome, Deployment, Dialect, Endpoint, Events, ExitName, Gateway, Hop, Log,
-    LogFormat, Model, Mysql, Provider, Queue, Redis, Settings, Worker,
+    LogFormat, Model, Mysql, Provider, Queue, Redis, Schedule, Settings, Webhook, Worker,
 };
 pub use watcher::Watcher;
 

@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 
 use crate::duration::ms;
+use crate::network::Network;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,6 +23,8 @@ pub struct Settings {
     pub worker: Worker,
     pub gateway: Gateway,
     pub breaker: Breaker,
+    pub schedule: Schedule,
+    pub webhook: Webhook,
     pub log: Log,
     pub providers: BTreeMap<String, Provider>,
     #[serde(default)]
@@ -65,6 +68,9 @@ pub struct Api {
     pub listen: SocketAddr,
     pub public_url: String,
     pub body_bytes_max: usize,
+    pub batch_items_max: usize,
+    pub batch_bytes_max: usize,
+    pub batch_concurrency: usize,
     pub requests_max: usize,
     #[serde(rename = "request_timeout_ms", deserialize_with = "ms")]
     pub request_timeout: Duration,
@@ -84,6 +90,9 @@ pub struct Queue {
     pub user_live_max: u64,
     pub tenant_running_max: u64,
     pub delayed_max: u64,
+    pub tenant_delayed_max: u64,
+    #[serde(rename = "delay_ms_max", deserialize_with = "ms")]
+    pub delay_max: Duration,
     #[serde(rename = "lease_ms", deserialize_with = "ms")]
     pub lease: Duration,
     #[serde(rename = "beat_every_ms", deserialize_with = "ms")]
@@ -214,6 +223,43 @@ pub struct Breaker {
     pub rate_timeouts_percent: u32,
     pub rate_errors_percent: u32,
     pub is_shared: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedule {
+    pub tenant_max: u32,
+    #[serde(rename = "misfire_after_ms", deserialize_with = "ms")]
+    pub misfire_after: Duration,
+    pub misfire_max: u32,
+    #[serde(rename = "retry_for_ms", deserialize_with = "ms")]
+    pub retry_for: Duration,
+    pub history_max: u32,
+    pub concurrency: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Webhook {
+    pub allow_http: bool,
+    pub allowed_networks: Vec<Network>,
+    #[serde(rename = "connect_ms", deserialize_with = "ms")]
+    pub connect: Duration,
+    #[serde(rename = "total_ms", deserialize_with = "ms")]
+    pub total: Duration,
+    pub concurrency: usize,
+    pub target_concurrency: usize,
+    #[serde(rename = "back_off_ms", deserialize_with = "ms")]
+    pub back_off: Duration,
+    #[serde(rename = "back_off_ms_max", deserialize_with = "ms")]
+    pub back_off_max: Duration,
+    pub tries_max: u32,
+    #[serde(rename = "give_up_ms", deserialize_with = "ms")]
+    pub give_up: Duration,
+    #[serde(rename = "keep_ms", deserialize_with = "ms")]
+    pub keep: Duration,
+    #[serde(rename = "secret_overlap_ms", deserialize_with = "ms")]
+    pub secret_overlap: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -75,6 +75,22 @@ impl TaskKey {
     }
 }
 
+impl TaskId {
+    /// The id of one fire of a cron entry: `UUIDv8` of SHA-256(tenant number, entry, fire time). Whoever submits it, and
+    /// however often, it is one task.
+    #[must_use]
+    pub fn from_fire(tenant: TenantNo, schedule: Uuid, fire_ms: u64) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(b"schedule");
+        hash.update(tenant.0.to_be_bytes());
+        hash.update(schedule.as_bytes());
+        hash.update(fire_ms.to_be_bytes());
+        let mut head = [0_u8; 16];
+        head.copy_from_slice(&hash.finalize()[..16]);
+        Self(Uuid::new_v8(head))
+    }
+}
+
 impl ThreadId {
     /// A new time-ordered id (`UUIDv7`).
     #[must_use]

@@ -18,7 +18,7 @@ use futures_util::{StreamExt, stream};
 use penstock_protocol::{TenantNo, ThreadId};
 use penstock_queue::fixture::task;
 use penstock_queue::{
-    AdmitLimits, AdmitRequest, Finish, Queue, QueueSettings, QueuedTask, Shard, TenantTerms, Terms, WorkerId,
+    AdmitLimits, AdmitRequest, Finish, Queue, QueueSettings, QueuedTask, Shard, Start, TenantTerms, Terms, WorkerId,
 };
 
 const STARTED: &str = r#"{"type":"RUN_STARTED","threadId":"0198c7a2-1111-7222-8333-123456789012","runId":"0198c7a2-1111-7222-8333-123456789012","protocolVersion":"1.0"}"#;
@@ -108,7 +108,13 @@ fn new_task(shape: Shape, number: u64) -> QueuedTask {
 
 async fn submit(queue: &Queue, task: &QueuedTask) {
     let limits = AdmitLimits { depth_max: 10_000_000, ..AdmitLimits::default() };
-    let request = AdmitRequest { key: task.key, user: task.user.as_deref(), body_hash: &task.body_hash, limits };
+    let request = AdmitRequest {
+        key: task.key,
+        user: task.user.as_deref(),
+        body_hash: &task.body_hash,
+        start: Start::Now,
+        limits,
+    };
     let verdict = queue.admit(&request).await.unwrap();
     assert!(matches!(verdict, penstock_queue::AdmitVerdict::Admitted(_)), "{verdict:?}");
     queue.enqueue(task).await.unwrap();
@@ -212,7 +218,8 @@ async fn measure_verbs(server: &Server, count: usize) {
     begin(queue).await;
     stream::iter(&tasks)
         .for_each_concurrent(16, |task| async move {
-            let request = AdmitRequest { key: task.key, user: None, body_hash: &task.body_hash, limits };
+            let request =
+                AdmitRequest { key: task.key, user: None, body_hash: &task.body_hash, start: Start::Now, limits };
             queue.admit(&request).await.unwrap();
         })
         .await;
@@ -220,7 +227,13 @@ async fn measure_verbs(server: &Server, count: usize) {
     stream::iter(0..count)
         .for_each_concurrent(16, |_| async move {
             let task = task(1, 1);
-            let request = AdmitRequest { key: task.key, user: None, body_hash: &task.body_hash, limits: limits_full };
+            let request = AdmitRequest {
+                key: task.key,
+                user: None,
+                body_hash: &task.body_hash,
+                start: Start::Now,
+                limits: limits_full,
+            };
             queue.admit(&request).await.unwrap();
         })
         .await;

@@ -3,12 +3,16 @@
 -- KEYS  the shard's keys (prelude/call.lua)
 -- ARGV  now_ms, id, registrant, user or '', hash, depth limit, tenant's bound on admitted + waiting (0 = none),
 --       tenant's bound on live tasks (0 = none), user's bound on live tasks (0 = none), max wait ms (0 = any),
---       thread that must be free, or '' (it is then taken with the registration)
+--       thread that must be free, or '' (it is then taken with the registration), ms until it may start (0 = now), or the
+--       moment in ms (0 = none), bound on delayed tasks, tenant's bound on them (0 = none), longest delay ms
 -- Returns {code, depth, ms, ahead}
 --   1 registered (ms = predicted wait, −1 unknown; ahead = tasks ahead) · 2 seen · 3 pending at another door
+--   4 registered for later (depth = ms until then, ms = the moment)
 --   −1 same id, other body · −2 full · −3 tenant full · −4 tenant has too many live tasks · −5 wait too long
---   −6 rebuilding · −7 the thread is busy · −8 user has too many live tasks; for −2 … −8 ms is the Retry-After
+--   −6 rebuilding · −7 the thread is busy · −8 user has too many live tasks
+--   −9 too many delayed tasks · −10 its start is too far away; for −2 … −9 ms is the Retry-After
 -- Law 1: depth = admitted + line + held + ready never passes the limit by an admission. Law 2: reads and one write.
+-- Law 11: a start time is judged by Redis TIME. A task for later is in no depth and asks for no thread.
 -- The registrant tells a door's own repeat (its first call had worked) from another door.
 
 verb('admit', function(keys, args)
@@ -25,19 +29,32 @@ verb('admit', function(keys, args)
 
   local limit, bound, live_max, user_max = tonumber(args[6]), tonumber(args[7]), tonumber(args[8]), tonumber(args[9])
   local wait_max, thread = tonumber(args[10]), args[11]
+  local delay, at_ms = tonumber(args[12]) or 0, tonumber(args[13]) or 0
+  if at_ms > 0 then delay = max(at_ms - now, 0) end
+  if delay > 0 then thread = '' end
   local field = no .. '|' .. thread
   local function judge()
+    if delay > 0 then
+      local delayed, delayed_max = call('ZCARD', K[DELAYED]) + s.later, tonumber(args[15])
+      if delayed >= tonumber(args[14]) then return -9, delayed end
+      if delayed_max > 0 and t.delayed >= delayed_max then return -9, delayed end
+    end
     local depth = s.admitted + s.lined + s.held + call('XLEN', K[READY])
     if thread ~= '' and call('HEXISTS', K[THREADS], field) == 1 then return -7, depth end
-    if depth >= limit then return -2, depth end
-    if bound > 0 and t.admitted + t.waiting >= bound then return -3, depth end
-    if live_max > 0 and t.admitted + t.waiting + t.running >= live_max then return -4, depth end
+    if delay == 0 and depth >= limit then return -2, depth end
+    if delay == 0 and bound > 0 and t.admitted + t.waiting >= bound then return -3, depth end
+    if live_max > 0 and t.admitted + t.waiting + t.running + t.delayed >= live_max then return -4, depth end
     if user_max > 0 and user ~= '' and (tonumber(call('HGET', K[USERS], no .. '|' .. user)) or 0) >= user_max then
       return -8, depth
     end
     return 1, depth
   end
 
+  if not known and delay > 0 and delay > tonumber(args[16]) then return { -10, 0, 0, 0 } end
+  if known and known.place ~= '' then
+    local due = tonumber(known.place) or now
+    return { 4, max(due - now, 1), due, 0 }
+  end
   local code, depth = 1, 0
   advance()
   if not known then
@@ -50,8 +67,12 @@ verb('admit', function(keys, args)
       code, depth = judge()
     end
   end
+  if code == -9 then
+    local first = tonumber(call('ZRANGE', K[DELAYED], 0, 0, 'WITHSCORES')[2])
+    return { code, depth, first and min(max(floor(first - now), RETRY_MS_MIN), RETRY_MS_MAX) or RETRY_MS_UNKNOWN, 0 }
+  end
   local wait_ms, ahead = predict(t, s.lined + s.held)
-  if code == 1 and not known and wait_max > 0 and wait_ms and wait_ms > wait_max then code = -5 end
+  if code == 1 and not known and delay == 0 and wait_max > 0 and wait_ms and wait_ms > wait_max then code = -5 end
   if code == -7 then return { -7, depth, max(RETRY_MS_MIN, min(floor(mean_ms()), RETRY_MS_MAX)), ahead } end
   if code < 0 then
     local after_ms = next_free_ms(t)
@@ -60,14 +81,15 @@ verb('admit', function(keys, args)
   end
   if not known then
     call('ZADD', K[ADMITTED], int(now), id)
-    t.admitted, s.admitted = t.admitted + 1, s.admitted + 1
+    if delay > 0 then count_later(t, 1) else t.admitted, s.admitted = t.admitted + 1, s.admitted + 1 end
     if user ~= '' then call('HINCRBY', K[USERS], no .. '|' .. user, 1) end
     if thread ~= '' then call('HSET', K[THREADS], field, '') end
     stage_task(id, {
-      status = 'A', attempt = 0, user = user, thread = thread, place = '', turn = '', cost = 1, owner = registrant,
-      entry = '', cancel = '', hash = hash, agent = '',
+      status = 'A', attempt = 0, user = user, thread = thread, place = delay > 0 and int(now + delay) or '', turn = '',
+      cost = 1, owner = registrant, entry = '', cancel = '', hash = hash, agent = '',
     })
     commit()
+    if delay > 0 then return { 4, delay, now + delay, 0 } end
   end
   return { 1, depth + 1, wait_ms or -1, ahead }
 end, {})

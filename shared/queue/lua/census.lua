@@ -2,8 +2,9 @@
 --
 -- KEYS  the shard's keys
 -- ARGV  now_ms
--- Returns {code, generation or '', ms since the last wipe, token of it, revision of the terms or ''}: 1 sound and open · 2 sound, but admission is closed: a
---         rebuild is under way or was left · 0 broken: wipe and rebuild
+-- Returns {code, generation or '', ms since the last wipe, token of it, revision of the terms or '',
+--          1 = a delayed task is due}: 1 sound and open · 2 sound, but admission is closed: a rebuild is under way or was
+--          left · 0 broken: wipe and rebuild
 -- Law 3. O(1): read once a second.
 
 verb('census', function(keys, args)
@@ -24,6 +25,7 @@ verb('census', function(keys, args)
     local groups = try('XINFO', 'GROUPS', K[READY])
     sound = not groups.err and #groups > 0
   end
-  if not sound then return { 0, generation, since, token, terms } end
-  return { generation ~= '' and totals().open == 1 and 1 or 2, generation, since, token, terms }
+  if not sound then return { 0, generation, since, token, terms, 0 } end
+  local due = #call('ZRANGEBYSCORE', K[DELAYED], '-inf', int(now), 'LIMIT', 0, 1)
+  return { generation ~= '' and totals().open == 1 and 1 or 2, generation, since, token, terms, due }
 end)

@@ -3,9 +3,10 @@
 -- KEYS  the shard's keys, the event stream
 -- ARGV  now_ms, id, user or '', thread or '', hash, place, turn or '', input (tokens), attempt in MySQL, agent or '',
 --       cost of a task beyond its input where nothing is known, cost at most (tokens), 1 = it may only run in the
---       quarantine lane
+--       quarantine lane, ms until it may start (0 = now)
 -- Returns {1, 0} queued · {1, 1} queued, it came back without a registration · {2, status} it was here already
 -- Law 5: a task that comes back with an attempt behind it fences that attempt; its worker may still be alive.
+-- A task registered for later keeps the moment that its registration names; a row that comes back brings its own.
 -- Law 1: an accepted task is never refused. Law 3: may be repeated by the door and the reconciler without harm.
 
 verb('enqueue', function(keys, args)
@@ -15,11 +16,17 @@ verb('enqueue', function(keys, args)
   if r and r.status ~= 'A' then return { 2, r.status } end
   local no = tenant_of(id)
   local t, s = read_tenant(no, args[10])
-  local returned, has_turn = 0, false
+  local returned, has_turn, delay = 0, false, tonumber(args[14]) or 0
+  local due = delay > 0 and moment() + delay or 0
   if r then
     has_turn = r.thread ~= ''  -- it asked for a free thread at the door
     call('ZREM', K[ADMITTED], id)
-    t.admitted, s.admitted = max(t.admitted - 1, 0), max(s.admitted - 1, 0)
+    if r.place ~= '' then
+      count_later(t, -1)
+      due = tonumber(r.place) or due
+    else
+      t.admitted, s.admitted = max(t.admitted - 1, 0), max(s.admitted - 1, 0)
+    end
   else
     returned = 1
     r = { user = args[3] }
@@ -32,6 +39,13 @@ verb('enqueue', function(keys, args)
   if has_turn then call('HSET', K[THREADS], no .. '|' .. r.thread, r.place) end
   if r.attempt > 0 then fence(id, r.attempt, 'recovered', 'worker_lost') end
 
+  if due > 0 then
+    if r.attempt > 0 then take_thread(no, r) end
+    enter_delayed(no, id, r, t, due)
+    stage_task(id, r)
+    commit()
+    return { 1, returned }
+  end
   local is_idle = s.used < s.slots and s.weights == 0 and s.paused == 0
   if is_idle and r.lane == '' and may_run(t) and is_due(t) and not is_parked(r) and (has_turn or take_thread(no, r)) then
     hand_out(id, r, t)

@@ -2,8 +2,9 @@
 --
 -- KEYS  the shard's keys
 -- ARGV  now_ms
--- Returns {admitted, line, held, handed out, delayed, running, slots, tombstones, workers, mean service ms or −1,
---          1 = admission open, 1 = paused, waiting in quarantine (part of held), running in its lane}
+-- Returns {admitted, line, held, handed out, delayed (with those registered for later), running, slots, tombstones,
+--          workers, mean service ms or −1, 1 = admission open, 1 = paused, waiting in quarantine (part of held), running in
+--          its lane}
 
 verb('gauges', function(keys, args)
   begin(keys, args[1])
@@ -11,8 +12,8 @@ verb('gauges', function(keys, args)
   local s = totals()
   local mean = mean_ms()
   return {
-    call('ZCARD', K[ADMITTED]), call('ZCARD', K[LINE]), call('ZCARD', K[HELD]), call('XLEN', K[READY]),
-    call('ZCARD', K[DELAYED]), call('ZCARD', K[LEASES]), s.slots, call('ZCARD', K[DONE]), call('ZCARD', K[WORKERS]),
+    call('ZCARD', K[ADMITTED]) - s.later, call('ZCARD', K[LINE]), call('ZCARD', K[HELD]), call('XLEN', K[READY]),
+    call('ZCARD', K[DELAYED]) + s.later, call('ZCARD', K[LEASES]), s.slots, call('ZCARD', K[DONE]), call('ZCARD', K[WORKERS]),
     mean > 0 and floor(mean) or -1, s.open, s.paused == 1 and 1 or 0,
     s.quarantined, #lane_without(''),
   }

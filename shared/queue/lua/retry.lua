@@ -22,9 +22,7 @@ verb('retry', function(keys, args)
   settle(r, t, tonumber(args[6]) or -1, tonumber(args[8]) or 0)
   local delay = tonumber(args[5])
   if delay > 0 then
-    t.waiting = t.waiting + 1
-    r.status, r.owner = 'D', ''
-    call('ZADD', K[DELAYED], int(now + delay), id)
+    enter_delayed(no, id, r, t, now + delay)
   else
     wait(no, id, r, t, true)
   end

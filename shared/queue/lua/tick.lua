@@ -18,7 +18,7 @@ verb('tick', function(keys, args)
       local no = tenant_of(id)
       local t = tenant(no)
       leave_home(no, id, r, t)
-      wait(no, id, r, t, true)
+      wait(no, id, r, t, r.attempt > 0 and has_turn_of(no, r))
       stage_task(id, r)
       update_ring(no, t)
     else
@@ -52,7 +52,7 @@ verb('tick', function(keys, args)
   end
   s.slots = slots
   s.used = call('XLEN', K[READY]) + call('ZCARD', K[LEASES])
-  s.admitted, s.lined, s.held = call('ZCARD', K[ADMITTED]), call('ZCARD', K[LINE]), call('ZCARD', K[HELD])
+  s.admitted, s.lined, s.held = call('ZCARD', K[ADMITTED]) - s.later, call('ZCARD', K[LINE]), call('ZCARD', K[HELD])
   s.quarantined = s.held > 0 and call('ZLEXCOUNT', K[HELD], '[q|', '(q}') or 0
   if s.lane ~= '' then
     local lane = {}
@@ -71,7 +71,7 @@ verb('tick', function(keys, args)
   for i = 1, #page[2], 2 do
     local no, text = page[2][i], page[2][i + 1]
     if not tenants[no] then
-      local tag, retry_at = match(text, '^([^|]*)|1||0.000|0|0|0|0|0||([^|]*)|[^|]*$')
+      local tag, retry_at = match(text, '^([^|]*)|1||0.000|0|0|0|0|0||([^|]*)|[^|]*|0$')
       if tag and tonumber(tag) <= s.v and tonumber(retry_at) <= now then call('HDEL', K[TENANTS], no) end
     end
   end

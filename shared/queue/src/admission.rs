@@ -17,8 +17,28 @@ pub struct AdmitRequest<'a> {
     pub user: Option<&'a str>,
     /// SHA-256 of the request body.
     pub body_hash: &'a [u8; 32],
+    /// When it may start.
+    pub start: Start,
     /// Bounds to judge by.
     pub limits: AdmitLimits,
+}
+
+/// When a task may start. A moment is judged by Redis `TIME`: the clock of a door changes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// As soon as a slot is free.
+    #[default]
+    Now,
+    /// This long after its admission.
+    After {
+        /// The time, from 1.
+        delay_ms: u64,
+    },
+    /// At this moment, in ms since the Unix epoch; at once if it has passed.
+    At {
+        /// The moment.
+        moment_ms: u64,
+    },
 }
 
 /// The bounds of one admission; hot settings, so they come with each call. 0 = none, except `depth_max`.
@@ -36,6 +56,12 @@ pub struct AdmitLimits {
     pub wait_ms_max: u64,
     /// Conversation that must be free: it is taken together with the registration. `None` = the task may wait for it.
     pub thread_free: Option<ThreadId>,
+    /// Tasks of all tenants that wait for a time; judged for a task that starts later.
+    pub delayed_max: u64,
+    /// Tasks of the tenant that wait for a time.
+    pub tenant_delayed_max: u64,
+    /// Longest time until a start.
+    pub delay_ms_max: u64,
 }
 
 /// The answer at the door.
@@ -49,6 +75,8 @@ pub enum AdmitVerdict {
     Pending,
     /// The id belongs to a request with another body.
     Differs,
+    /// Its start is further away than `delay_ms_max`.
+    TooFar,
     /// Try again later.
     Rejected(Rejected),
 }
@@ -61,6 +89,16 @@ pub struct Admitted {
     depth: u64,
     ahead: u64,
     wait_ms: Option<u64>,
+    later: Option<Later>,
+}
+
+/// The start of a task that was let in for later, by Redis `TIME`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Later {
+    /// Time until then, at the moment of admission.
+    pub delay_ms: u64,
+    /// The moment, in ms since the Unix epoch.
+    pub moment_ms: u64,
 }
 
 impl Admitted {
@@ -70,10 +108,16 @@ impl Admitted {
         self.key
     }
 
-    /// Depth of the queue, this task included.
+    /// Depth of the queue, this task included; 0 for one that is let in for later, which is in no depth.
     #[must_use]
     pub fn depth(&self) -> u64 {
         self.depth
+    }
+
+    /// When it starts, if later.
+    #[must_use]
+    pub fn later(&self) -> Option<Later> {
+        self.later
     }
 
     /// Estimate of the tasks that will be served before it.
@@ -117,6 +161,8 @@ pub enum Reason {
     WaitTooLong,
     /// The book is being rebuilt from MySQL.
     Rebuilding,
+    /// Too many tasks, of the tenant or of all, wait for a time.
+    DelayedFull,
 }
 
 impl Queue {
@@ -128,6 +174,11 @@ impl Queue {
         // The name of this call: its own repeat finds its registration and is not told to wait for another door.
         let registrant = field::hex(&Uuid::new_v4().into_bytes()[..8]);
         let limits = request.limits;
+        let (delay_ms, moment_ms) = match request.start {
+            Start::Now => (0, 0),
+            Start::After { delay_ms } => (delay_ms, 0),
+            Start::At { moment_ms } => (0, moment_ms),
+        };
         let verb = self
             .verb("admit", None)
             .arg(request.key.to_string())
@@ -139,7 +190,12 @@ impl Queue {
             .arg(limits.tenant_live_max)
             .arg(limits.user_live_max)
             .arg(limits.wait_ms_max)
-            .arg(field::thread(limits.thread_free));
+            .arg(field::thread(limits.thread_free))
+            .arg(delay_ms)
+            .arg(moment_ms)
+            .arg(limits.delayed_max)
+            .arg(limits.tenant_delayed_max)
+            .arg(limits.delay_ms_max);
         let mut tries = self.settings().admit_retries;
         let (code, depth, wait_ms, ahead): (i64, u64, i64, u64) = loop {
             match self.call_within(&verb, self.settings().admit_timeout).await {
@@ -154,7 +210,13 @@ impl Queue {
         match code {
             1 => {
                 let wait_ms = u64::try_from(wait_ms).ok();
-                Ok(AdmitVerdict::Admitted(Admitted { key: request.key, registrant, depth, ahead, wait_ms }))
+                let (key, later) = (request.key, None);
+                Ok(AdmitVerdict::Admitted(Admitted { key, registrant, depth, ahead, wait_ms, later }))
+            }
+            4 => {
+                let later = Some(Later { delay_ms: depth, moment_ms: u64::try_from(wait_ms).unwrap_or(0) });
+                let key = request.key;
+                Ok(AdmitVerdict::Admitted(Admitted { key, registrant, depth: 0, ahead: 0, wait_ms: None, later }))
             }
             2 => Ok(AdmitVerdict::Seen),
             3 => Ok(AdmitVerdict::Pending),
@@ -166,6 +228,8 @@ impl Queue {
             -6 => rejected(Reason::Rebuilding),
             -7 => rejected(Reason::ThreadBusy),
             -8 => rejected(Reason::UserLive),
+            -9 => rejected(Reason::DelayedFull),
+            -10 => Ok(AdmitVerdict::TooFar),
             other => Err(QueueError::Answer { call: "admit", answer: format!("code {other}") }),
         }
     }

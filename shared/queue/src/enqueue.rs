@@ -29,12 +29,15 @@ pub struct QueuedTask {
     pub is_quarantined: bool,
     /// Agent that runs it; empty = none, and nothing is added to the cost.
     pub agent: String,
+    /// Time until it may start, by the clock that the caller read its row with; 0 = it may start now. Of a task that was
+    /// registered for later, the registration's own moment counts.
+    pub delay_ms: u64,
 }
 
 /// What became of a task that was put in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnqueueVerdict {
-    /// It waits, or went straight to an idle slot.
+    /// It waits, in line or for its time, or went straight to an idle slot.
     Queued {
         /// It came without a registration (recovery, rebuild, resume): it was not refused, whatever the depth.
         returned: bool,
@@ -49,7 +52,8 @@ impl Queue {
         let events = self.shard().events(task.key);
         let verb = task
             .args(self.verb("enqueue", Some(&events)), task.attempt, self.settings())
-            .arg(u8::from(task.is_quarantined));
+            .arg(u8::from(task.is_quarantined))
+            .arg(task.delay_ms);
         let (code, detail): (i64, String) = self.call(&verb).await?;
         match (code, State::from_letter(&detail)) {
             (1, _) => Ok(EnqueueVerdict::Queued { returned: detail == "1" }),

@@ -143,6 +143,7 @@ pub fn task(tenant: u32, number: u64) -> QueuedTask {
         attempt: 0,
         is_quarantined: false,
         agent: String::new(),
+        delay_ms: 0,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{Queue, QueueError, State};
 /// Sums of one shard, all O(1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Registered by a door, not committed yet.
+    /// Registered by a door, not committed yet; to start now.
     pub admitted: u64,
     /// In line.
     pub line: u64,
@@ -15,7 +15,7 @@ pub struct Gauges {
     pub held: u64,
     /// Handed to idle slots, not started.
     pub handed_out: u64,
-    /// Waiting for a time.
+    /// Waiting for a time, with those that a door registered for later.
     pub delayed: u64,
     /// Running under a lease.
     pub running: u64,

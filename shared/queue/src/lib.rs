@@ -37,7 +37,7 @@ mod subscription;
 mod terms;
 mod ticket;
 
-pub use admission::{AdmitLimits, AdmitRequest, AdmitVerdict, Admitted, Reason, Rejected};
+pub use admission::{AdmitLimits, AdmitRequest, AdmitVerdict, Admitted, Later, Reason, Rejected, Start};
 pub use attempt::{AttemptVerdict, Finish, Retry, RetryCause, StartVerdict};
 pub use bell::{Bell, BellSignal, Bells};
 pub use book::{BookEntry, BookPage};

@@ -56,6 +56,8 @@ pub struct Census {
     pub book: BookId,
     /// Revision of the terms in force; `None` = none were confirmed yet.
     pub terms_revision: Option<u64>,
+    /// A delayed task is due and waits for a tick.
+    pub is_tick_due: bool,
 }
 
 /// One book, from a wipe to the next.
@@ -154,7 +156,7 @@ impl Queue {
 
     /// Judges whether the book is whole, in O(1). Ask once a second.
     pub async fn census(&self) -> Result<Census, QueueError> {
-        let (code, generation, since_wipe_ms, token, terms): (i64, String, u64, String, String) =
+        let (code, generation, since_wipe_ms, token, terms, due): (i64, String, u64, String, String, u64) =
             self.call(&self.verb("census", None)).await?;
         let state = match code {
             1 => CensusState::Open,
@@ -168,6 +170,7 @@ impl Queue {
             since_wipe_ms,
             book: BookId(token),
             terms_revision: terms.parse().ok(),
+            is_tick_due: due > 0,
         })
     }
 

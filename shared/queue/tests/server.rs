@@ -10,8 +10,8 @@ use penstock_protocol::EventId;
 use penstock_queue::fixture::task;
 use penstock_queue::{
     AdmitLimits, AdmitRequest, AdmitVerdict, AttemptVerdict, BellSignal, CensusState, ConnectError, Emission,
-    EmitVerdict, Finish, Library, Queue, QueueError, QueueSettings, QueuedTask, Reason, Shard, StartVerdict, WorkerId,
-    library_source,
+    EmitVerdict, Finish, Library, Queue, QueueError, QueueSettings, QueuedTask, Reason, Shard, Start, StartVerdict,
+    WorkerId, library_source,
 };
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -107,7 +107,9 @@ fn worker() -> WorkerId {
 
 async fn admit(queue: &Queue, task: &QueuedTask) -> Result<AdmitVerdict, QueueError> {
     let limits = AdmitLimits { depth_max: 100, ..AdmitLimits::default() };
-    queue.admit(&AdmitRequest { key: task.key, user: None, body_hash: &task.body_hash, limits }).await
+    queue
+        .admit(&AdmitRequest { key: task.key, user: None, body_hash: &task.body_hash, start: Start::Now, limits })
+        .await
 }
 
 /// Waits until `probe` is true.

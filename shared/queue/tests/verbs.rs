@@ -8,7 +8,7 @@ use penstock_queue::fixture::{TestQueue, task};
 use penstock_queue::{
     AdmitLimits, AdmitRequest, AdmitVerdict, Adoption, AttemptVerdict, CancelVerdict, CensusState, Emission,
     EmitVerdict, EnqueueVerdict, Fate, Finish, LeaseState, QueuedTask, ReadyEntry, ReapVerdict, Reason, Retry,
-    RetryCause, StartVerdict, State, TenantTerms, Terms, VirtualClock, WorkerId,
+    RetryCause, Start, StartVerdict, State, TenantTerms, Terms, VirtualClock, WorkerId,
 };
 
 const STARTED: &str = r#"{"type":"RUN_STARTED","threadId":"t","runId":"r"}"#;
@@ -28,7 +28,11 @@ fn limits(depth_max: u64) -> AdmitLimits {
 }
 
 async fn admit(test: &TestQueue, task: &QueuedTask, limits: AdmitLimits) -> AdmitVerdict {
-    let request = AdmitRequest { key: task.key, user: task.user.as_deref(), body_hash: &task.body_hash, limits };
+    admit_for(test, task, Start::Now, limits).await
+}
+
+async fn admit_for(test: &TestQueue, task: &QueuedTask, start: Start, limits: AdmitLimits) -> AdmitVerdict {
+    let request = AdmitRequest { key: task.key, user: task.user.as_deref(), body_hash: &task.body_hash, start, limits };
     test.queue.admit(&request).await.unwrap()
 }
 
@@ -132,7 +136,13 @@ async fn a_thousand_doors_at_once_never_pass_the_limit() {
     let requests = (0..1000).map(|number| {
         let (queue, task) = (test.queue.clone(), task(1 + number % 3, u64::from(number)));
         async move {
-            let request = AdmitRequest { key: task.key, user: None, body_hash: &task.body_hash, limits: limits(8) };
+            let request = AdmitRequest {
+                key: task.key,
+                user: None,
+                body_hash: &task.body_hash,
+                start: Start::Now,
+                limits: limits(8),
+            };
             matches!(queue.admit(&request).await.unwrap(), AdmitVerdict::Admitted(_))
         }
     });
@@ -810,5 +820,131 @@ async fn a_tenant_that_may_not_run_does_not_block_the_quarantine_lane() {
     finish(&test, &entry, "w").await;
     test.apply_to(&[usual(1)]).await;
     assert_eq!(run_next(&test, "w").await.key, held.key);
+    test.delete().await;
+}
+
+/// Bounds that let `delayed_max` tasks wait for a time.
+fn delayed_limits(delayed_max: u64) -> AdmitLimits {
+    AdmitLimits { depth_max: 1, delayed_max, delay_ms_max: 1_000_000, ..AdmitLimits::default() }
+}
+
+#[tokio::test]
+async fn a_task_for_later_is_in_no_depth_and_is_handed_out_when_it_is_due() {
+    let clock = VirtualClock::default();
+    clock.set_ms(1_000_000);
+    let test = TestQueue::create_with(|settings| settings.virtual_clock = Some(clock.clone())).await;
+    test.queue.beat(&worker("w"), 3, &[], 0).await.unwrap();
+    let (after, at, now) = (task(1, 1), task(1, 2), task(1, 3));
+    let soon = Start::After { delay_ms: 45_000 };
+    let AdmitVerdict::Admitted(admitted) = admit_for(&test, &after, soon, delayed_limits(9)).await else { panic!() };
+    assert_eq!(admitted.later().map(|later| (later.delay_ms, later.moment_ms)), Some((45_000, 1_045_000)));
+    let moment = Start::At { moment_ms: 1_050_000 };
+    let AdmitVerdict::Admitted(admitted) = admit_for(&test, &at, moment, delayed_limits(9)).await else { panic!() };
+    assert_eq!(admitted.later().map(|later| later.delay_ms), Some(50_000));
+    let gauges = test.queue.gauges().await.unwrap();
+    assert_eq!((gauges.depth(), gauges.admitted, gauges.delayed), (0, 0, 2), "registered, and in no depth");
+    // The one place of the queue is still free.
+    assert!(matches!(admit(&test, &now, delayed_limits(9)).await, AdmitVerdict::Admitted(_)));
+
+    // A commit that took two seconds does not make the task late: the registration's moment counts.
+    clock.set_ms(1_002_000);
+    for (task, delay_ms) in [(&after, 45_000), (&at, 50_000)] {
+        test.queue.enqueue(&QueuedTask { delay_ms, ..task.clone() }).await.unwrap();
+    }
+    let gauges = test.queue.gauges().await.unwrap();
+    assert_eq!((gauges.depth(), gauges.delayed, gauges.running), (1, 2, 0), "no lease is held");
+    assert_eq!(test.queue.position(after.key).await.unwrap().state, Some(State::Delayed));
+    clock.set_ms(1_044_999);
+    test.queue.tick().await.unwrap();
+    assert!(!test.queue.census().await.unwrap().is_tick_due);
+    assert!(next(&test, "w").await.is_none());
+    clock.set_ms(1_045_000);
+    assert!(test.queue.census().await.unwrap().is_tick_due);
+    test.queue.beat(&worker("w"), 3, &[], 0).await.unwrap();
+    test.queue.tick().await.unwrap();
+    assert_eq!(next(&test, "w").await.map(|entry| (entry.key, entry.attempt)), Some((after.key, 1)));
+    assert!(next(&test, "w").await.is_none());
+    // A moment that has passed is no delay.
+    let past = task(2, 9);
+    let AdmitVerdict::Admitted(admitted) =
+        admit_for(&test, &past, Start::At { moment_ms: 1 }, AdmitLimits { depth_max: 9, ..delayed_limits(9) }).await
+    else {
+        panic!()
+    };
+    assert_eq!(admitted.later(), None);
+    test.delete().await;
+}
+
+#[tokio::test]
+async fn tasks_for_later_have_bounds_of_their_own_and_retries_none() {
+    let test = TestQueue::create().await;
+    test.queue.beat(&worker("w"), 1, &[], 0).await.unwrap();
+    let start = Start::After { delay_ms: 5_000 };
+    let bounds = AdmitLimits { tenant_delayed_max: 2, ..delayed_limits(3) };
+    for number in 0..2 {
+        assert!(matches!(admit_for(&test, &task(1, number), start, bounds).await, AdmitVerdict::Admitted(_)));
+    }
+    let full = admit_for(&test, &task(1, 2), start, bounds).await;
+    assert_eq!(rejection(&full), Reason::DelayedFull, "the tenant's bound");
+    let third = task(2, 3);
+    assert!(matches!(admit_for(&test, &third, start, bounds).await, AdmitVerdict::Admitted(_)));
+    test.queue.enqueue(&QueuedTask { delay_ms: 5_000, ..third.clone() }).await.unwrap();
+    let full = admit_for(&test, &task(3, 4), start, bounds).await;
+    let AdmitVerdict::Rejected(rejected) = full else { panic!("{full:?}") };
+    assert_eq!((rejected.reason, rejected.depth), (Reason::DelayedFull, 3), "the bound of all");
+    assert!((1000..=5000).contains(&rejected.retry_after_ms), "{rejected:?}");
+    // Further away than allowed: no retry helps.
+    let far = Start::After { delay_ms: 2_000_000 };
+    assert!(matches!(admit_for(&test, &task(3, 5), far, bounds).await, AdmitVerdict::TooFar));
+
+    // A task that backs off is never refused, whatever the bounds say.
+    let running = task(3, 6);
+    test.queue.enqueue(&running).await.unwrap();
+    let entry = run_next(&test, "w").await;
+    let retry = Retry {
+        key: running.key,
+        attempt: entry.attempt,
+        worker: &worker("w"),
+        delay: Duration::from_secs(5),
+        cost_tokens: None,
+        cause: RetryCause::AttemptFailed,
+    };
+    assert_eq!(test.queue.retry(&retry).await.unwrap(), AttemptVerdict::Done);
+    assert_eq!(test.queue.gauges().await.unwrap().delayed, 4);
+    // A cancel makes room at once.
+    test.queue.cancel(third.key, 0, CANCELLED).await.unwrap();
+    test.queue.cancel(running.key, 1, CANCELLED).await.unwrap();
+    assert!(matches!(admit_for(&test, &task(3, 7), start, bounds).await, AdmitVerdict::Admitted(_)));
+    assert_eq!(test.queue.census().await.unwrap().state, CensusState::Open);
+    test.delete().await;
+}
+
+#[tokio::test]
+async fn a_task_for_later_does_not_block_its_conversation() {
+    let clock = VirtualClock::default();
+    clock.set_ms(1_000_000);
+    let test = TestQueue::create_with(|settings| settings.virtual_clock = Some(clock.clone())).await;
+    test.queue.beat(&worker("w"), 2, &[], 0).await.unwrap();
+    let thread = Some(ThreadId::mint());
+    let later = QueuedTask { thread, delay_ms: 60_000, ..task(1, 1) };
+    let (first, second) = (QueuedTask { thread, ..task(1, 2) }, QueuedTask { thread, ..task(1, 3) });
+    for task in [&later, &first, &second] {
+        test.queue.enqueue(task).await.unwrap();
+    }
+    let entry = run_next(&test, "w").await;
+    assert_eq!(entry.key, first.key);
+    // Cancelled while it waits for its time, it frees no turn that it does not have.
+    let gone = QueuedTask { thread, delay_ms: 60_000, ..task(1, 4) };
+    test.queue.enqueue(&gone).await.unwrap();
+    test.queue.cancel(gone.key, 0, CANCELLED).await.unwrap();
+    assert!(next(&test, "w").await.is_none(), "the second waits for the first");
+    // Due while the thread is busy, it waits for its turn like any other.
+    clock.set_ms(1_060_000);
+    test.queue.beat(&worker("w"), 2, &[(first.key, 1)], 0).await.unwrap();
+    test.queue.tick().await.unwrap();
+    assert_eq!(test.queue.position(later.key).await.unwrap().state, Some(State::Held));
+    assert_eq!(finish(&test, &entry, "w").await, AttemptVerdict::Done);
+    let entry = run_next(&test, "w").await;
+    assert_eq!(entry.key, later.key, "it was accepted before the second");
     test.delete().await;
 }

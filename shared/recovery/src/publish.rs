@@ -21,6 +21,7 @@ impl Recovery {
             attempt: row.attempt,
             is_quarantined: self.must_be_quarantined(crashes),
             agent: row.agent.clone(),
+            delay_ms: row.delay_left_ms.unwrap_or(0),
         }
     }
 

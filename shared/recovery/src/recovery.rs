@@ -71,6 +71,10 @@ impl Recovery {
             return Ok(false);
         }
         let census = self.queue.census().await?;
+        // Beats tick too, and less often: a task that waited for a time is not late by more than one look.
+        if census.is_tick_due {
+            self.queue.tick().await?;
+        }
         let abandoned = census.state == CensusState::Closed && census.since_wipe_ms > self.rebuild_patience_ms();
         if census.state == CensusState::Broken || abandoned {
             self.rebuild(&census).await?;

@@ -10,12 +10,16 @@ pub mod fixture;
 mod key;
 mod pause;
 mod pool;
+mod schedule;
 mod task;
 mod tenant;
+mod webhook;
 
 pub use error::StoreError;
 pub use key::{KeyRow, NewKey};
 pub use pause::{PauseRow, Paused};
 pub use pool::Store;
-pub use task::{Accepted, Claimed, DeadFilter, DeadPage, End, Ended, ListFilter, NewTask, Page, TaskRow};
+pub use schedule::{FireRecord, ScheduleDue, ScheduleRow, ScheduleStatus, ScheduleWrite};
+pub use task::{Accepted, Claimed, DeadFilter, DeadPage, End, Ended, ListFilter, NewTask, NotBefore, Page, TaskRow};
 pub use tenant::{Bound, TenantRow, TermsChange};
+pub use webhook::{NewWebhook, WebhookDue, WebhookRow, WebhookSecrets, WebhookSettle, WebhookTenantRow};

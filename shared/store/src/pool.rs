@@ -1,6 +1,7 @@
 //! The connection pool, bounded in size and time, and the batchers that write through it.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_config::Mysql;
@@ -8,11 +9,13 @@ use secrecy::ExposeSecret;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::pool::PoolConnection;
 use sqlx::{MySql, MySqlPool};
+use tokio::sync::Notify;
 
 use crate::StoreError;
 use crate::batch::{BatchRow, Batcher};
 use crate::error::{is_connection_lost, is_lock_trouble};
 use crate::task::{Claim, EndRow, NewRow};
+use crate::webhook::Webhooks;
 
 /// Tries of one statement: a deadlock, or a pooled connection that died while it lay idle, costs one.
 const TRIES_MAX: u32 = 4;
@@ -27,6 +30,8 @@ pub struct Store {
     pub(crate) accepts: Batcher<NewRow>,
     pub(crate) claims: Batcher<Claim>,
     pub(crate) ends: Batcher<EndRow>,
+    pub(crate) webhooks: Arc<Webhooks>,
+    pub(crate) schedule_woken: Arc<Notify>,
 }
 
 /// The pool with its time bound; what batchers and single statements share.
@@ -57,6 +62,8 @@ impl Store {
             accepts: Batcher::start(&database, rows, waiting),
             claims: Batcher::start(&database, rows, waiting),
             ends: Batcher::start(&database, rows, waiting),
+            webhooks: Arc::default(),
+            schedule_woken: Arc::default(),
             database,
         })
     }

@@ -5,7 +5,9 @@ use penstock_protocol::{
     Ending, ErrorCode, Input, PlaceSource, Status, TaskId, TaskKey, TaskSpec, TenantNo, ThreadId, clock,
 };
 use penstock_store::fixture::TestDatabase;
-use penstock_store::{Accepted, Claimed, DeadFilter, DeadPage, End, Ended, ListFilter, NewTask, Page, Store};
+use penstock_store::{
+    Accepted, Claimed, DeadFilter, DeadPage, End, Ended, ListFilter, NewTask, NotBefore, Page, Store,
+};
 
 const TENANT: TenantNo = TenantNo(1);
 
@@ -25,6 +27,8 @@ fn new_task(places: &PlaceSource) -> NewTask {
         deadline_in_ms: None,
         cancel_on_disconnect: false,
         replay_of: None,
+        start: NotBefore::Now,
+        webhook: None,
         spec: TaskSpec {
             input: Input::Text("hello ✓".into()),
             is_new_thread: true,
@@ -427,4 +431,22 @@ async fn what_was_seen_of_a_cancelled_task_is_stored_once_and_its_cost_is_added_
 
 fn cancelled() -> Ending {
     Ending { status: Status::Cancelled, result: None, error: None, usage: vec![] }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_time_is_kept_by_the_clock_of_the_server() {
+    let database = TestDatabase::create().await;
+    let (store, places) = (database.store.clone(), PlaceSource::new(1, 0));
+    let plain = new_task(&places);
+    // The door's own clock says something else altogether.
+    let after = NewTask { start: NotBefore::In { delay_ms: 60_000 }, accepted_ms: 7, ..new_task(&places) };
+    let passed = NewTask { start: NotBefore::At { moment_ms: 1000 }, ..new_task(&places) };
+    for task in [&plain, &after, &passed] {
+        assert!(matches!(store.accept(task.clone()).await.unwrap(), Accepted::New));
+    }
+    let row = async |task: &NewTask| store.task(task.key).await.unwrap().unwrap();
+    assert_eq!((row(&plain).await.not_before_ms, row(&plain).await.delay_left_ms), (None, None));
+    assert!((1..=60_000).contains(&row(&after).await.delay_left_ms.unwrap()));
+    assert_eq!((row(&passed).await.not_before_ms, row(&passed).await.delay_left_ms), (Some(1000), Some(0)));
+    database.drop_database().await;
 }

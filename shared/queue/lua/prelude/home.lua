@@ -67,7 +67,18 @@ local function wait(no, id, r, t, has_turn)
   if has_turn or take_thread(no, r) then queue_up(no, id, r, t) else enter_held(no, id, r) end
 end
 
--- Whether the task has the turn of its thread: all but H and F have, and A only where it asked for a free thread.
+-- Lets a task wait for a time. It has the turn of its thread only if it has run: what is scheduled blocks no conversation.
+local function enter_delayed(no, id, r, t, due_ms)
+  r.status, r.owner, r.entry = 'D', '', ''
+  t.delayed = t.delayed + 1
+  call('ZADD', K[DELAYED], int(due_ms), id)
+end
+
+-- Whether a task that waits for a time has the turn of its thread.
+local function has_turn_of(no, r) return r.thread ~= '' and call('HGET', K[THREADS], no .. '|' .. r.thread) == r.place end
+
+-- Whether the task has the turn of its thread: all but H and F have, A only where it asked for a free thread, and D only
+-- if has_turn_of() says so.
 local function has_thread(r) return r.thread ~= '' and r.status ~= 'H' and r.status ~= 'F' end
 
 -- The task at `place` of the tenant, if it waits in line, in quarantine or is parked: its id and record.
@@ -87,7 +98,7 @@ end
 
 -- Hands the task's thread to the first task that waits for it.
 local function leave_thread(no, r, t)
-  if r.thread == '' then return end
+  if r.thread == '' or (r.status == 'D' and not has_turn_of(no, r)) then return end
   local field = no .. '|' .. r.thread
   local s = totals()
   if s.held > 0 then
@@ -162,7 +173,11 @@ local function leave_home(no, id, r, t)
   if status == 'A' then
     call('ZREM', K[ADMITTED], id)
     local s = totals()
-    t.admitted, s.admitted = max(t.admitted - 1, 0), max(s.admitted - 1, 0)
+    if r.place ~= '' then
+      count_later(t, -1)
+    else
+      t.admitted, s.admitted = max(t.admitted - 1, 0), max(s.admitted - 1, 0)
+    end
   elseif status == 'W' then
     call('ZREM', K[LINE], line_member(no, id, r))
     local s = totals()
@@ -179,7 +194,7 @@ local function leave_home(no, id, r, t)
     s.held, s.quarantined = max(s.held - 1, 0), max(s.quarantined - 1, 0)
   elseif status == 'D' then
     call('ZREM', K[DELAYED], id)
-    t.waiting = max(t.waiting - 1, 0)
+    t.delayed = max(t.delayed - 1, 0)
   elseif status == 'R' then
     leave_ready(r)
     leave_slot(id, r, t)

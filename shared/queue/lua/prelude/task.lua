@@ -4,7 +4,8 @@
 --         D delayed, R handed out, X running, F ended (tombstone)
 -- attempt highest attempt number given so far; the next hand-out is one higher
 -- user    encoded end user or ''; thread: the thread whose turn this task has or waits for, or ''
--- place   order in the tenant's line; turn: order in the thread where it differs from place, else ''
+-- place   order in the tenant's line; of A: the ms at which it is due, where it is registered for later, else ''
+-- turn    order in the thread where it differs from place, else ''
 -- cost    estimated tokens; owner: worker of X, registrant of A; entry: id in `ready` of R
 -- cancel  1 once a running task was asked to stop; hash: 64 bits of the request body's SHA-256; agent: encoded name or ''
 -- lane    q for a task that may only run in the quarantine lane; left out otherwise

@@ -1,17 +1,19 @@
 -- Tenants, totals and agents, read once and written once per call, and the ring of tenants that may be served.
 --
 -- One hash holds them, so that one command reads and one writes all that a call needs. `tenants`:
---   no -> `tag|weight|cap|gap|admitted|waiting|lined|running|hold|ring|retry_at|start_at`
+--   no -> `tag|weight|cap|gap|admitted|waiting|lined|running|hold|ring|retry_at|start_at|delayed`
 --     tag       virtual start time of its next task; weight: its share
 --     cap       running at most, 0 = no cap, '' = the queue's; gap: ms from one start to the next, 0 = any rate
---     admitted, waiting (W H P Q D), lined (W), running (R X): counts
+--     admitted (A), waiting (W H P Q), lined (W), running (R X): counts
+--     delayed   D, and A that is registered for later, which `admitted` leaves out: in no depth, with its own bounds
 --     hold      1 = paused; ring: 1 = in the ring
 --     retry_at  next free moment for a refused caller, ms; start_at: moment of the next start at the tenant's rate, ms
---   # -> `v|slots|used|weights|admitted|lined|held|paused|open|cap|busy|finished|at|paced_at|lane|agents`
+--   # -> `v|slots|used|weights|admitted|lined|held|paused|open|cap|busy|finished|at|paced_at|lane|later|agents`
 --     v         virtual time; slots, used (R + X); weights: sum over the ring; admitted, lined, held (H P Q): counts
 --     paused    1 = by an operator, 2 = a rebuild has not said yet; open: 1 = admission is open; cap: of tenants without
 --     busy      slot ms, finished: tasks, both decayed; at: ms of the last decay
---     paced_at  when the first tenant in `paced` is due, 0 = none; agents: paused ones, each between blanks
+--     paced_at  when the first tenant in `paced` is due, 0 = none; later: count of A for later; agents: paused ones, each
+--               between blanks
 --     lane      the quarantine lane, '' at rest: waiting (Q), width, tenant served last, ids that run in it
 --   ~agent -> mean tokens of its tasks beyond their input
 -- stats: tick, birth, token (of the last wipe), scan, terms (revision of the tenants' terms in force)
@@ -19,12 +21,12 @@
 -- that only its rate keeps out is in `paced`.
 
 local SIX = FIELD .. NEXT .. NEXT .. NEXT .. NEXT .. NEXT
-local TENANT = '^' .. SIX .. '|' .. SIX .. '$'
-local TOTALS = '^' .. SIX .. '|' .. SIX .. NEXT .. NEXT .. NEXT .. '|(.*)$'
+local TENANT = '^' .. SIX .. '|' .. SIX .. '|?' .. FIELD .. '$'
+local TOTALS = '^' .. SIX .. '|' .. SIX .. NEXT .. NEXT .. NEXT .. NEXT .. '|(.*)$'
 local LANE = '^(%d+),(%d+),(%d*),(.*)$'
 
 local function parse_totals(text)
-  local v, slots, used, weights, admitted, lined, held, paused, open, cap, busy, finished, at, paced_at, lane,
+  local v, slots, used, weights, admitted, lined, held, paused, open, cap, busy, finished, at, paced_at, lane, later,
     agents = match(text or '', TOTALS)
   local quarantined, lane_max, lane_turn, in_lane = match(lane or '', LANE)
   stats = {
@@ -32,7 +34,7 @@ local function parse_totals(text)
     admitted = tonumber(admitted) or 0, lined = tonumber(lined) or 0, held = tonumber(held) or 0,
     paused = tonumber(paused) or 0, open = tonumber(open) or 0, cap = tonumber(cap) or 0, busy = tonumber(busy) or 0,
     finished = tonumber(finished) or 0, at = tonumber(at) or 0, paced_at = tonumber(paced_at) or 0,
-    agents = agents or '', text = text,
+    later = tonumber(later) or 0, agents = agents or '', text = text,
     quarantined = tonumber(quarantined) or 0, lane_max = tonumber(lane_max) or 1, lane_turn = lane_turn or '',
     lane = in_lane or '',
   }
@@ -49,17 +51,19 @@ end
 local function totals_text(s)
   return dec(s.v) .. '|' .. int(s.slots) .. '|' .. int(s.used) .. '|' .. int(s.weights) .. '|' .. int(s.admitted) .. '|'
     .. int(s.lined) .. '|' .. int(s.held) .. '|' .. int(s.paused) .. '|' .. int(s.open) .. '|' .. int(s.cap) .. '|'
-    .. dec(s.busy) .. '|' .. dec(s.finished) .. '|' .. int(s.at) .. '|' .. int(s.paced_at) .. '|' .. lane_text(s) .. '|' .. s.agents
+    .. dec(s.busy) .. '|' .. dec(s.finished) .. '|' .. int(s.at) .. '|' .. int(s.paced_at) .. '|' .. lane_text(s) .. '|'
+    .. int(s.later) .. '|' .. s.agents
 end
 
 local function parse_tenant(no, text)
-  local tag, weight, cap, gap, admitted, waiting, lined, running, hold, ring, retry_at, start_at =
+  local tag, weight, cap, gap, admitted, waiting, lined, running, hold, ring, retry_at, start_at, delayed =
     match(text or '', TENANT)
   local t = {
     tag = tonumber(tag) or 0, weight = tonumber(weight) or 1, cap = tonumber(cap) or -1, gap = tonumber(gap) or 0,
     admitted = tonumber(admitted) or 0, waiting = tonumber(waiting) or 0, lined = tonumber(lined) or 0,
     running = tonumber(running) or 0, hold = tonumber(hold) or 0, in_ring = ring == '1',
-    retry_at = tonumber(retry_at) or 0, start_at = tonumber(start_at) or 0, is_known = tag ~= nil,
+    retry_at = tonumber(retry_at) or 0, start_at = tonumber(start_at) or 0, delayed = tonumber(delayed) or 0,
+    is_known = tag ~= nil,
   }
   t.score = t.in_ring and t.tag or nil  -- what the ring has of it
   tenants[no] = t
@@ -78,7 +82,14 @@ end
 local function tenant_text(t)
   return dec(t.tag) .. '|' .. int(t.weight) .. '|' .. (t.cap < 0 and '' or int(t.cap)) .. '|' .. dec(t.gap) .. '|'
     .. int(t.admitted) .. '|' .. int(t.waiting) .. '|' .. int(t.lined) .. '|' .. int(t.running) .. '|' .. int(t.hold) .. '|'
-    .. (t.in_ring and '1' or '') .. '|' .. dec(t.retry_at) .. '|' .. dec(t.start_at)
+    .. (t.in_ring and '1' or '') .. '|' .. dec(t.retry_at) .. '|' .. dec(t.start_at) .. '|'
+    .. int(t.delayed)
+end
+
+-- Counts a registration for later, or one that is over.
+local function count_later(t, change)
+  local s = totals()
+  t.delayed, s.later = max(t.delayed + change, 0), max(s.later + change, 0)
 end
 
 -- Adds the slot time since the last look and lets the past fade, so that long tasks count before they end.

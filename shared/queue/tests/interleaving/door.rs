@@ -1,12 +1,17 @@
 //! Doors and clients: submit, repeat, die between any two steps, cancel.
 
 use penstock_protocol::Status;
-use penstock_queue::{AdmitRequest, AdmitVerdict, Admitted, QueuedTask};
+use penstock_queue::{AdmitRequest, AdmitVerdict, Admitted, QueuedTask, Start};
 use penstock_store::{Accepted, NewTask};
 
 use crate::patience::sql;
 use crate::replay::Call;
-use crate::world::{DEPTH_MAX, Law, World};
+use crate::world::{DELAYED_MAX, DEPTH_MAX, Law, World};
+
+/// When a request wants its task to start.
+pub(crate) fn start(task: &QueuedTask) -> Start {
+    if task.delay_ms > 0 { Start::After { delay_ms: task.delay_ms } } else { Start::Now }
+}
 
 /// A request that a door is busy with.
 pub(crate) struct Registered {
@@ -41,14 +46,28 @@ impl World {
         };
         let thread_free = task.thread.filter(|_| self.random.chance(30));
         let limits = penstock_queue::AdmitLimits { thread_free, ..self.limits() };
-        let request = AdmitRequest { key: task.key, user: task.user.as_deref(), body_hash: &task.body_hash, limits };
+        let request = AdmitRequest {
+            key: task.key,
+            user: task.user.as_deref(),
+            body_hash: &task.body_hash,
+            start: start(&task),
+            limits,
+        };
         let verdict = self.test.queue.admit(&request).await.unwrap();
         self.note(format!("admit {} {verdict:?}", task.key));
         self.remember(Call::Admit(task.clone()));
         if let AdmitVerdict::Admitted(admitted) = verdict {
             // Law 1, judged by the records and not by the sums that the verb added up itself.
-            let depth = self.depth_by_records().await;
-            if !self.is_broken && depth > DEPTH_MAX {
+            let (depth, delayed) = self.depth_by_records().await;
+            if let Some(later) = admitted.later() {
+                let known = self.known(task.key);
+                if !known.is_accepted {
+                    known.due_ms = later.moment_ms;
+                }
+                if !self.is_broken && delayed > DELAYED_MAX {
+                    return Err(format!("admission let {delayed} tasks wait for a time, above {DELAYED_MAX}"));
+                }
+            } else if !self.is_broken && depth > DEPTH_MAX {
                 return Err(format!("admission brought the depth to {depth}, above {DEPTH_MAX}"));
             }
             let since_ms = self.clock.now_ms();

@@ -20,12 +20,19 @@ struct Record {
     is_quarantined: bool,
 }
 
+impl Record {
+    fn is_registered_for_later(&self) -> bool {
+        self.status == 'A' && !self.place.is_empty()
+    }
+}
+
 #[derive(Default, Debug, PartialEq, Eq, Clone, Copy)]
 struct Counts {
     admitted: i64,
     waiting: i64,
     lined: i64,
     running: i64,
+    delayed: i64,
 }
 
 struct Book {
@@ -106,9 +113,13 @@ impl World {
         Book { records, homes, ring, tenants, users, threads, totals, paced, line, held, lane }
     }
 
-    pub(crate) async fn depth_by_records(&self) -> u64 {
+    /// Tasks in the depth, and tasks that wait for a time.
+    pub(crate) async fn depth_by_records(&self) -> (u64, u64) {
         let book = self.book().await;
-        book.records.values().filter(|record| "AWHPQR".contains(record.status)).count() as u64
+        let is_later = |record: &Record| record.status == 'D' || record.is_registered_for_later();
+        let depth =
+            book.records.values().filter(|record| "AWHPQR".contains(record.status) && !is_later(record)).count();
+        (depth as u64, book.records.values().filter(|record| is_later(record)).count() as u64)
     }
 
     /// How many tasks Redis knows, tombstones included.
@@ -123,6 +134,7 @@ impl World {
         let mut users: HashMap<String, i64> = HashMap::new();
         let mut holders: HashMap<String, String> = HashMap::new();
         let mut homes: HashMap<&str, HashSet<String>> = HashMap::new();
+        let mut later = 0;
         for (id, record) in &book.records {
             let tenant = id.split('.').next().unwrap().to_owned();
             let home = match record.status {
@@ -137,15 +149,20 @@ impl World {
             };
             homes.entry(home).or_default().insert(id.clone());
             let count = counts.entry(tenant.clone()).or_default();
-            count.admitted += i64::from(record.status == 'A');
-            count.waiting += i64::from("WHPQD".contains(record.status));
+            count.admitted += i64::from(record.status == 'A' && !record.is_registered_for_later());
+            count.waiting += i64::from("WHPQ".contains(record.status));
+            count.delayed += i64::from(record.status == 'D' || record.is_registered_for_later());
+            later += i64::from(record.is_registered_for_later());
             count.lined += i64::from(record.status == 'W');
             count.running += i64::from("RX".contains(record.status));
             if record.status != 'F' && !record.user.is_empty() {
                 *users.entry(format!("{tenant}|{}", record.user)).or_default() += 1;
             }
             let thread = format!("{tenant}|{}", record.thread);
-            if "AWPQDRX".contains(record.status)
+            // What is scheduled and has not run has no turn yet.
+            let has_turn = "AWPQRX".contains(record.status)
+                || record.status == 'D' && book.threads.get(&thread) == Some(&record.place);
+            if has_turn
                 && !record.thread.is_empty()
                 && let Some(other) = holders.insert(thread.clone(), record.place.clone())
             {
@@ -203,7 +220,7 @@ impl World {
         let [_, slots, used, weights, admitted, lined, held, paused, _, cap_usual] = std::array::from_fn(total);
         let mut weights_of_ring = 0.0;
         for (no, fields) in &book.tenants {
-            same(format!("fields of tenant {no}"), fields.len(), 12)?;
+            same(format!("fields of tenant {no}"), fields.len(), 13)?;
             let number = |at: usize| fields[at].parse::<f64>().ok();
             let [tag, weight, gap] = [0, 1, 3].map(|at| number(at).unwrap());
             let cap = number(2).unwrap_or(cap_usual);
@@ -211,6 +228,7 @@ impl World {
             let expected = counts.remove(no).unwrap_or_default();
             let truth = [expected.admitted, expected.waiting, expected.lined, expected.running];
             same(format!("counts of tenant {no}"), found, truth)?;
+            same(format!("delayed of tenant {no}"), fields[12].parse().unwrap(), expected.delayed)?;
             let [_, _, lined, running] = found;
             let is_allowed = fields[8] == "0" && (cap == 0.0 || (running as f64) < cap);
             let may_run = lined > 0 && is_allowed;
@@ -236,7 +254,8 @@ impl World {
         let size = |home: &str| book.homes[home].len() as f64;
         same("weights", weights, weights_of_ring)?;
         same("used slots", used, size("ready") + size("leases"))?;
-        same("sums", [admitted, lined, held], [size("admitted"), size("line"), size("held")])?;
+        same("sums", [admitted, lined, held], [size("admitted") - later as f64, size("line"), size("held")])?;
+        same("registered for later", total(15), later as f64)?;
         if may_leave_quarantine && lane.is_empty() && used < slots && paused == 0.0 {
             return Err("the quarantine lane is empty while a task waits for it".to_owned());
         }

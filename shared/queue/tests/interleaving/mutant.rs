@@ -38,8 +38,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a registration stays when its task is queued",
-        from: "    call('ZREM', K[ADMITTED], id)\n    t.admitted, s.admitted = max(t.admitted - 1, 0), max(s.admitted - 1, 0)\n  else",
-        into: "    t.admitted, s.admitted = max(t.admitted - 1, 0), max(s.admitted - 1, 0)\n  else",
+        from: "    call('ZREM', K[ADMITTED], id)\n    if r.place ~= '' then\n      count_later(t, -1)\n      due",
+        into: "    if r.place ~= '' then\n      count_later(t, -1)\n      due",
     },
     Mutant {
         name: "nobody wakes the next task of a thread",
@@ -112,5 +112,21 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "a registration that goes keeps its thread",
         from: "  if has_thread(r) then leave_thread(no, r, t) end\n  leave_user(no, r)\n  call('HDEL', K[TASKS], id)",
         into: "  leave_user(no, r)\n  call('HDEL', K[TASKS], id)",
+    },
+    Mutant { name: "a task for later is queued at once", from: "  if due > 0 then", into: "  if false then" },
+    Mutant {
+        name: "a registration for later is never counted off",
+        from: "    if r.place ~= '' then\n      count_later(t, -1)\n    else",
+        into: "    if r.place ~= '' then\n      local _ = 1\n    else",
+    },
+    Mutant {
+        name: "the bound of delayed tasks forgets those registered",
+        from: "call('ZCARD', K[DELAYED]) + s.later, tonumber(args[15])",
+        into: "call('ZCARD', K[DELAYED]), tonumber(args[15])",
+    },
+    Mutant {
+        name: "a scheduled task frees a turn that it does not have",
+        from: " or (r.status == 'D' and not has_turn_of(no, r))",
+        into: "",
     },
 ];

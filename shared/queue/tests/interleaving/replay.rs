@@ -41,6 +41,7 @@ impl World {
                     key: task.key,
                     user: task.user.as_deref(),
                     body_hash: &task.body_hash,
+                    start: crate::door::start(&task),
                     limits: self.limits(),
                 };
                 let verdict = queue.admit(&request).await.unwrap();

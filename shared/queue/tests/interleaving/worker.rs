@@ -137,6 +137,12 @@ impl World {
         if !entries.is_empty() {
             self.note(format!("{} reads {entries:?}", self.workers[at].id));
         }
+        for entry in &entries {
+            let (now, due) = (self.clock.now_ms(), self.known(entry.key).due_ms);
+            if now < due {
+                return Err(format!("{} was handed out {} ms before its time", entry.key, due - now));
+            }
+        }
         self.workers[at].read.extend(entries);
         Ok(())
     }

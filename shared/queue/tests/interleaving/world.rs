@@ -9,7 +9,7 @@ use penstock_protocol::{Place, PlaceSource, Status, TaskId, TaskKey, TaskSpec, T
 use penstock_queue::fixture::TestQueue;
 use penstock_queue::{AdmitLimits, Library, QueuedTask, TenantTerms, Terms, VirtualClock};
 use penstock_store::fixture::TestDatabase;
-use penstock_store::{NewTask, Store, TaskRow};
+use penstock_store::{NewTask, NotBefore, Store, TaskRow};
 
 use crate::door::Registered;
 use crate::random::Random;
@@ -19,6 +19,7 @@ use crate::worker::Worker;
 
 pub(crate) const DEPTH_MAX: u64 = 10;
 pub(crate) const AGENTS: [&str; 2] = ["planner", "writer"];
+pub(crate) const DELAYED_MAX: u64 = 3;
 pub(crate) const LEASE_MS: u64 = 15_000;
 pub(crate) const BEAT_MS: u64 = 3_000;
 /// The first lost worker sends a task to quarantine, so that many of them are there.
@@ -47,6 +48,8 @@ pub(crate) struct Known {
     /// before its end. Readers of such a task build the end from the row.
     pub(crate) may_be_silent: bool,
     pub(crate) task: Option<QueuedTask>,
+    /// It may not be handed out before.
+    pub(crate) due_ms: u64,
 }
 
 pub(crate) struct World {
@@ -114,7 +117,15 @@ impl World {
     }
 
     pub(crate) fn limits(&self) -> AdmitLimits {
-        AdmitLimits { depth_max: DEPTH_MAX, tenant_depth_max: 6, user_live_max: 4, ..AdmitLimits::default() }
+        AdmitLimits {
+            depth_max: DEPTH_MAX,
+            tenant_depth_max: 6,
+            user_live_max: 4,
+            delayed_max: DELAYED_MAX,
+            tenant_delayed_max: 2,
+            delay_ms_max: 100_000,
+            ..AdmitLimits::default()
+        }
     }
 
     /// What just happened, for the story of a broken law.
@@ -139,6 +150,7 @@ impl World {
         let mut body_hash = [0; 32];
         body_hash[..16].copy_from_slice(key.task.0.as_bytes());
         let agent = AGENTS[self.random.below(2)].to_owned();
+        let delay_ms = if self.random.chance(20) { 1 + self.random.next() % 10_000 } else { 0 };
         let cost_tokens = 1 + u32::try_from(self.random.below(2000)).unwrap();
         let row = NewTask {
             key,
@@ -154,6 +166,8 @@ impl World {
             deadline_in_ms: None,
             cancel_on_disconnect: false,
             replay_of: None,
+            webhook: None,
+            start: if delay_ms > 0 { NotBefore::In { delay_ms } } else { NotBefore::Now },
             spec: serde_json::from_str::<TaskSpec>(r#"{"input":"hello"}"#).expect("a request"),
         };
         let task = QueuedTask {
@@ -167,6 +181,7 @@ impl World {
             attempt: 0,
             is_quarantined: false,
             agent,
+            delay_ms,
         };
         self.known.insert(key, Known { task: Some(task.clone()), ..Known::default() });
         self.order.push(key);
@@ -186,6 +201,7 @@ impl World {
             attempt: row.attempt,
             is_quarantined: crashes_of(row) >= QUARANTINE_CRASHES_MIN,
             agent: row.agent.clone(),
+            delay_ms: row.delay_left_ms.unwrap_or(0),
         }
     }
 

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use penstock_protocol::{Place, Status, TaskId, TaskKey, TaskSpec, ThreadId};
-use sqlx::{AssertSqlSafe, MySqlConnection};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use super::many::{SHARED_BYTES_MAX, insert_size};
 use super::read::row_of;
 use super::row::{COLUMNS, TaskRow};
 use crate::batch::BatchRow;
 use crate::error::is_duplicate;
+use crate::webhook::{self, NewWebhook};
 use crate::{Store, StoreError};
 
 /// What the door writes of an admitted task.
@@ -45,8 +46,30 @@ pub struct NewTask {
     pub cancel_on_disconnect: bool,
     /// The ended task that it repeats.
     pub replay_of: Option<TaskId>,
+    /// When it may start.
+    pub start: NotBefore,
+    /// Where its end is told.
+    pub webhook: Option<NewWebhook>,
     /// What was asked.
     pub spec: TaskSpec,
+}
+
+/// When a task may start, for its row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NotBefore {
+    /// At once.
+    #[default]
+    Now,
+    /// This long from now, by MySQL's clock.
+    In {
+        /// The time.
+        delay_ms: u64,
+    },
+    /// At a moment that the caller named, in ms since the Unix epoch.
+    At {
+        /// The moment.
+        moment_ms: u64,
+    },
 }
 
 /// What became of an accept record.
@@ -70,9 +93,21 @@ impl Store {
 }
 
 const INSERT: &str = "INSERT INTO task (tenant, id, thread, agent, end_user, status, place, open_place, priority, \
-     cost_tokens, body_hash, idempotency_key, accepted_ms, deadline_ms, cancel_on_disconnect, replay_of, spec) VALUES ";
+     cost_tokens, body_hash, idempotency_key, accepted_ms, deadline_ms, not_before_ms, has_webhook, \
+     cancel_on_disconnect, replay_of, spec) VALUES ";
 const INSERT_ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
-     CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED) + ?, ?, ?, ?)";
+     CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED) + ?, \
+     COALESCE(?, CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED) + ?), ?, ?, ?, ?)";
+
+impl NotBefore {
+    fn moment_ms(self) -> Option<u64> {
+        if let Self::At { moment_ms } = self { Some(moment_ms) } else { None }
+    }
+
+    fn delay_ms(self) -> Option<u64> {
+        if let Self::In { delay_ms } = self { Some(delay_ms) } else { None }
+    }
+}
 
 /// An accept record on its way.
 #[derive(Debug)]
@@ -90,7 +125,8 @@ impl BatchRow for NewRow {
         // In few sizes, so that there are few statements to prepare.
         let mut rest = rows;
         while !rest.is_empty() {
-            let small = rest.iter().take_while(|row| row.spec.len() <= SHARED_BYTES_MAX).count();
+            let is_small = |row: &&Self| row.spec.len() <= SHARED_BYTES_MAX && row.task.webhook.is_none();
+            let small = rest.iter().take_while(is_small).count();
             let (now, later) = rest.split_at(insert_size(small));
             match insert(connection, now).await {
                 Ok(()) => outcomes.extend(now.iter().map(|_| Accepted::New)),
@@ -125,6 +161,17 @@ async fn one_by_one(
 }
 
 async fn insert(connection: &mut MySqlConnection, rows: &[NewRow]) -> Result<(), sqlx::Error> {
+    let [NewRow { task: NewTask { key, webhook: Some(webhook), .. }, .. }] = rows else {
+        return insert_rows(connection, rows).await;
+    };
+    // Law 4: the delivery stands before its task can end.
+    let mut transaction = connection.begin().await?;
+    insert_rows(&mut transaction, rows).await?;
+    webhook::arm(&mut transaction, *key, webhook).await?;
+    transaction.commit().await
+}
+
+async fn insert_rows(connection: &mut MySqlConnection, rows: &[NewRow]) -> Result<(), sqlx::Error> {
     let values = vec![INSERT_ROW; rows.len()].join(", ");
     let mut query = sqlx::query(AssertSqlSafe(format!("{INSERT}{values}")));
     for NewRow { task, spec } in rows {
@@ -143,6 +190,9 @@ async fn insert(connection: &mut MySqlConnection, rows: &[NewRow]) -> Result<(),
             .bind(&task.idempotency_key)
             .bind(task.accepted_ms)
             .bind(task.deadline_in_ms)
+            .bind(task.start.moment_ms())
+            .bind(task.start.delay_ms())
+            .bind(task.webhook.is_some())
             .bind(task.cancel_on_disconnect)
             .bind(task.replay_of.map(|task| task.0.as_bytes().to_vec()))
             .bind(spec);

@@ -1,10 +1,10 @@
 //! Cancel: final from any state, at once, whoever runs the task.
 
-use penstock_protocol::{TaskKey, clock};
+use penstock_protocol::{Status, TaskKey, clock};
 
 use super::read::row_of;
 use super::row::TaskRow;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, webhook};
 
 impl Store {
     /// Ends a task as `cancelled` unless it has ended. Returns the row as it stands then; `None` = no such task.
@@ -20,7 +20,12 @@ impl Store {
                 .bind(&key.task.0.as_bytes()[..])
                 .execute(&mut *connection)
                 .await?;
-                row_of(&mut connection, key).await
+                let row = row_of(&mut connection, key).await?;
+                if row.as_ref().is_some_and(|row| row.has_webhook && row.status == Status::Cancelled) {
+                    webhook::nudge(&mut connection, &[key]).await?;
+                    self.webhooks.woken.notify_one();
+                }
+                Ok(row)
             })
             .await
     }

@@ -42,7 +42,13 @@ impl Store {
     /// A row still `running` counts a crash: its attempt ended without a word. May be repeated: the same attempt and
     /// worker is `Mine` again.
     pub async fn claim(&self, key: TaskKey, attempt: u32, worker: &str) -> Result<Claimed, Arc<StoreError>> {
-        self.claims.write(Claim { key, attempt, worker: worker.to_owned() }).await
+        let claimed = self.claims.write(Claim { key, attempt, worker: worker.to_owned() }).await;
+        if let Ok(Claimed::Mine(row)) = &claimed
+            && row.has_webhook
+        {
+            self.heard_of_webhook();
+        }
+        claimed
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use penstock_protocol::{Ending, Status, TaskKey, clock};
 use sqlx::{AssertSqlSafe, MySqlConnection};
@@ -10,7 +11,7 @@ use super::many::{SHARED_BYTES_MAX, any_of, by_id, choice, padded, rounds};
 use super::read::{row_of, rows_of};
 use super::row::TaskRow;
 use crate::batch::BatchRow;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, webhook};
 
 /// What a worker stores when an attempt ends its task.
 #[derive(Clone, Debug)]
@@ -43,12 +44,22 @@ impl Store {
     ///
     /// May be repeated: an end that this attempt wrote before is `Mine` again.
     pub async fn end(&self, end: End) -> Result<Ended, Arc<StoreError>> {
-        self.ends.write(EndRow::of(end)?).await
+        let is_nudged = self.webhooks.is_used.load(Ordering::Relaxed);
+        let ended = self.ends.write(EndRow::of(end, is_nudged)?).await;
+        if is_nudged {
+            self.webhooks.woken.notify_one();
+        }
+        ended
     }
 
     /// The same for a task whose attempts ran out: it becomes a dead letter.
     pub async fn end_as_dead_letter(&self, end: End) -> Result<Ended, Arc<StoreError>> {
-        self.ends.write(EndRow { is_dead: true, ..EndRow::of(end)? }).await
+        let is_nudged = self.webhooks.is_used.load(Ordering::Relaxed);
+        let ended = self.ends.write(EndRow { is_dead: true, ..EndRow::of(end, is_nudged)? }).await;
+        if is_nudged {
+            self.webhooks.woken.notify_one();
+        }
+        ended
     }
 
     /// Ends a task that nobody runs any more, by a closing attempt above every other one. It becomes a dead letter,
@@ -73,7 +84,12 @@ impl Store {
                 .bind(attempt)
                 .execute(&mut *connection)
                 .await?;
-                row_of(&mut connection, key).await
+                let row = row_of(&mut connection, key).await?;
+                if row.as_ref().is_some_and(|row| row.has_webhook && row.status.is_terminal()) {
+                    webhook::nudge(&mut connection, &[key]).await?;
+                    self.webhooks.woken.notify_one();
+                }
+                Ok(row)
             })
             .await?;
         Ok(verdict(attempt, ending.status, row.as_ref()))
@@ -157,12 +173,14 @@ pub(crate) struct EndRow {
     usage: Option<String>,
     /// Whether its attempts ran out.
     is_dead: bool,
+    /// Whether webhooks are told at once.
+    is_nudged: bool,
 }
 
 impl EndRow {
-    fn of(end: End) -> Result<Self, StoreError> {
+    fn of(end: End, is_nudged: bool) -> Result<Self, StoreError> {
         let (result, usage) = json_columns(&end)?;
-        Ok(Self { end, result, usage, is_dead: false })
+        Ok(Self { end, result, usage, is_dead: false, is_nudged })
     }
 
     fn bytes(&self) -> usize {
@@ -189,6 +207,10 @@ impl BatchRow for EndRow {
             for row in large {
                 found += update(connection, &[row]).await?;
             }
+        }
+        if rows.iter().any(|row| row.is_nudged) {
+            let keys: Vec<_> = rows.iter().map(|row| row.end.key).collect();
+            webhook::nudge(connection, &keys).await?;
         }
         if found == rows.len() as u64 {
             return Ok(rows.iter().map(|_| Ended::Mine).collect());

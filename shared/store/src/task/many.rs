@@ -18,13 +18,13 @@ pub(super) fn by_id(column: &str, rows: usize) -> String {
 }
 
 /// `condition OR condition …`.
-pub(super) fn any_of(condition: &str, rows: usize) -> String {
+pub(crate) fn any_of(condition: &str, rows: usize) -> String {
     vec![condition; rows].join(" OR ")
 }
 
 /// Fills up to a power of two with the last row: repeated conditions change nothing, and there are few statements to
 /// prepare.
-pub(super) fn padded<T: Copy>(mut rows: Vec<T>) -> Vec<T> {
+pub(crate) fn padded<T: Copy>(mut rows: Vec<T>) -> Vec<T> {
     if let Some(last) = rows.last().copied() {
         rows.resize(rows.len().next_power_of_two(), last);
     }

@@ -6,11 +6,11 @@ mod claim;
 mod dead;
 mod disconnect;
 mod end;
-mod many;
+pub(crate) mod many;
 mod read;
 mod row;
 
-pub use accept::{Accepted, NewTask};
+pub use accept::{Accepted, NewTask, NotBefore};
 pub use claim::Claimed;
 pub use dead::{DeadFilter, DeadPage};
 pub use end::{End, Ended};

@@ -32,6 +32,12 @@ pub struct TaskRow {
     pub accepted_ms: u64,
     /// Time left until its deadline by MySQL's clock when the row was read; 0 = passed. `None` = no deadline.
     pub deadline_left_ms: Option<u64>,
+    /// Moment before which it may not start, if one was given to it.
+    pub not_before_ms: Option<u64>,
+    /// Time left until then by MySQL's clock when the row was read; 0 = passed.
+    pub delay_left_ms: Option<u64>,
+    /// Whether its end is told somewhere.
+    pub has_webhook: bool,
     /// When the first attempt claimed it.
     pub started_ms: Option<u64>,
     /// When it ended.
@@ -69,7 +75,9 @@ pub(crate) const COLUMNS: &str = "t.tenant, t.id, t.thread, t.agent, t.end_user,
      t.cost_tokens, t.body_hash, t.accepted_ms, \
      CAST(GREATEST(0, CAST(t.deadline_ms AS SIGNED) - CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)) AS UNSIGNED), \
      t.started_ms, t.ended_ms, t.attempt, t.crashes, t.failures, t.worker, t.spec, t.result, t.token_usage, t.model, \
-     t.model_calls, t.error_code, t.error_message, t.dead_ms, t.replay_of, t.replayed_as";
+     t.model_calls, t.error_code, t.error_message, t.dead_ms, t.replay_of, t.replayed_as, t.not_before_ms, \
+     CAST(GREATEST(0, CAST(t.not_before_ms AS SIGNED) - CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)) AS UNSIGNED), \
+     t.has_webhook";
 
 impl TaskRow {
     /// What was asked. Errors: `Corrupt` when it was written by a version that this one cannot read.
@@ -125,6 +133,9 @@ impl TaskRow {
             usage: json(row.try_get(20)?)?.unwrap_or_default(),
             model: row.try_get(21)?,
             model_calls: row.try_get(22)?,
+            not_before_ms: row.try_get(28)?,
+            delay_left_ms: row.try_get(29)?,
+            has_webhook: row.try_get(30)?,
             error: error_code.map(|code| (ErrorCode::from_stored(&code), error_message.unwrap_or_default())),
             dead_ms: row.try_get(25)?,
             replay_of: other_task(row, 26)?,
