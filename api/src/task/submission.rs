@@ -83,7 +83,10 @@ pub async fn submit(app: &App, caller: &Caller, submission: Submission) -> Resul
 async fn carry_out(app: App, caller: Caller, submission: Submission) -> Result<Submitted, Problem> {
     let key = submission.key(caller.tenant);
     let (thread, body_hash) = (submission.thread(key.task), submission.body_hash);
-    let interrupts = submission.on_busy_thread == OnBusyThread::Interrupt && submission.thread_id.is_some();
+    // What starts later interrupts nobody now.
+    let interrupts = submission.on_busy_thread == OnBusyThread::Interrupt
+        && submission.thread_id.is_some()
+        && submission.start == Start::Now;
     let webhook = resolve(&app.settings.now().webhook, &caller, submission.webhook.as_ref())?;
     let admitted = match admit(&app, &caller, key, &submission).await? {
         Admission::New(admitted) => admitted,

@@ -38,7 +38,7 @@ async fn a_task_for_later_is_accepted_now_and_waits_beside_the_queue() {
 
     let id = answer.task_id();
     let shown = door.ann.get(&format!("/api/task/{id}")).await.json();
-    assert_eq!((&shown["status"], &shown["waiting"]["reason"]), (&json!("queued"), &json!("delayed")), "{shown}");
+    assert_eq!((&shown["status"], &shown["waiting_reason"]), (&json!("queued"), &json!("delayed")), "{shown}");
     assert!(shown["run_at_ms"].as_u64().unwrap().abs_diff(run_at_ms) < 30_000, "{shown}");
     // The same request again is the same task.
     let keyed = later("delay_ms", 1000);
