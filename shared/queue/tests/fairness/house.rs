@@ -6,8 +6,8 @@ use std::collections::{BinaryHeap, HashMap};
 use penstock_protocol::{TaskKey, TenantNo};
 use penstock_queue::fixture::{TestQueue, task};
 use penstock_queue::{
-    AdmitLimits, AdmitRequest, AdmitVerdict, EnqueueVerdict, Finish, QueuedTask, ReadyEntry, ReadyReader, TenantTerms,
-    VirtualClock, WorkerId,
+    AdmitLimits, AdmitRequest, AdmitVerdict, EnqueueVerdict, Finish, QueuedTask, ReadyEntry, ReadyReader, Start,
+    TenantTerms, VirtualClock, WorkerId,
 };
 
 const STARTED: &str = r#"{"type":"RUN_STARTED","threadId":"t","runId":"r"}"#;
@@ -118,7 +118,13 @@ impl House {
     }
 
     pub(crate) async fn admit(&self, task: &QueuedTask, limits: AdmitLimits) -> AdmitVerdict {
-        let request = AdmitRequest { key: task.key, user: task.user.as_deref(), body_hash: &task.body_hash, limits };
+        let request = AdmitRequest {
+            key: task.key,
+            user: task.user.as_deref(),
+            body_hash: &task.body_hash,
+            start: Start::Now,
+            limits,
+        };
         self.test.queue.admit(&request).await.unwrap()
     }
 
