@@ -7,6 +7,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use penstock_queue::Start;
 use penstock_store::TaskRow;
 
 use super::door::{SubmitAnswer, answer};
@@ -90,6 +91,8 @@ fn submission(row: &TaskRow) -> Result<Submission, Problem> {
         on_busy_thread: OnBusyThread::Queue,
         wait_ms_max: None,
         deadline_in_ms: None,
+        start: Start::Now,
+        webhook: None,
         on_disconnect: OnDisconnect::Continue,
         replay_of: Some(row.key.task),
         spec,

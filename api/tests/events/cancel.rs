@@ -118,6 +118,7 @@ async fn in_quarantine() {
         attempt: 0,
         is_quarantined: true,
         agent: String::new(),
+        delay_ms: 0,
     };
     door.app.queue.enqueue(&other).await.unwrap();
     let leases = format!("{}leases", door.app.queue.shard().prefix());
