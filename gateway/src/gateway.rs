@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use penstock_protocol::TaskKey;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::bucket::{Buckets, Throttled};
 use crate::cache::{AnswerCache, question};
 use crate::call::Call;
 use crate::error::{BuildError, GatewayError, failed};
@@ -37,13 +39,15 @@ pub struct CallScope {
     pub cache: bool,
     /// Text that is answered, and marked, when no model answers. Not for a request that is itself at fault.
     pub fallback_answer: Option<Arc<str>>,
+    /// Is told when the call has waited long for the vendor's limits. One place is enough: what does not fit is not said.
+    pub throttled: Option<mpsc::Sender<Throttled>>,
 }
 
 impl CallScope {
     /// A call of `task` without a deadline of its own.
     #[must_use]
     pub fn of(task: TaskKey) -> Self {
-        Self { task, deadline: None, wait: None, cache: false, fallback_answer: None }
+        Self { task, deadline: None, wait: None, cache: false, fallback_answer: None, throttled: None }
     }
 }
 
@@ -51,6 +55,7 @@ impl CallScope {
 #[derive(Debug)]
 pub struct Gateway {
     routes: ArcSwap<Routes>,
+    buckets: Buckets,
     retry_budget: RetryBudget,
     cache: Arc<AnswerCache>,
     tenants: Arc<Tenants>,
@@ -63,10 +68,12 @@ impl Gateway {
     /// # Errors
     /// When a chain names an unknown provider or none, or a URL or key cannot be used.
     pub fn new(settings: &Settings, metrics: GatewayMetrics) -> Result<Self, BuildError> {
-        let routes = Routes::build(settings, None)?;
+        let buckets = Buckets::new(&settings.buckets, &metrics.buckets)?;
+        let routes = Routes::build(settings, &buckets, None)?;
         let retry_budget = RetryBudget::new(&settings.retry.budget);
         Ok(Self {
             routes: ArcSwap::from_pointee(routes),
+            buckets,
             retry_budget,
             cache: AnswerCache::new(),
             tenants: Arc::default(),
@@ -74,14 +81,19 @@ impl Gateway {
         })
     }
 
-    /// Takes new settings for every call that begins from now on. Breakers, gates and parked exits keep their state.
+    /// Takes new settings for every call that begins from now on. Breakers, gates, limits and parked exits keep their state.
     ///
     /// # Errors
     /// When the settings cannot be used; the old ones stay.
     pub fn reconfigure(&self, settings: &Settings) -> Result<(), BuildError> {
-        let routes = Routes::build(settings, Some(&self.routes.load()))?;
+        let routes = Routes::build(settings, &self.buckets, Some(&self.routes.load()))?;
         self.routes.store(Arc::new(routes));
         Ok(())
+    }
+
+    /// Waits until every settlement of ended calls is sent: before the process ends.
+    pub async fn flush(&self) {
+        self.buckets.flush().await;
     }
 
     /// Asks a model and returns when the first token is there.
@@ -156,6 +168,7 @@ impl Gateway {
             attempts: 0,
             is_hedge,
             is_hedged: &is_hedged,
+            estimate: None,
         };
         if routes.hedge_after.is_zero() || chain.hops.len() < 2 {
             return Ok((call(false).along(chain).await?, lease));

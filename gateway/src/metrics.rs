@@ -11,6 +11,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::Outcome;
+use crate::bucket::BucketMetrics;
 
 /// Upper bounds in seconds: fine where a fast model answers, up to the largest first-token timer.
 const FIRST_TOKEN_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 60.0];
@@ -24,6 +25,7 @@ pub struct GatewayMetrics {
     hedges: Family<HedgeLabels, Counter>,
     cached: Family<CacheLabels, Counter>,
     fallback_answers: Counter,
+    pub(crate) buckets: BucketMetrics,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -78,6 +80,7 @@ impl GatewayMetrics {
             hedges: Family::default(),
             cached: Family::default(),
             fallback_answers: Counter::default(),
+            buckets: BucketMetrics::register(registry),
         };
         registry.register("model_calls", "Attempts on a provider and model, by how they ended", metrics.calls.clone());
         registry.register(

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use penstock_config::{Settings, secret_from_env};
 use penstock_gateway::settings::{
-    AnswerBounds, BreakerSettings, CacheSettings, Dialect, Exit, GateSettings, Hop, HopOptions, ParkingSettings,
-    Provider, RetryBudgetSettings, RetrySettings, Timers,
+    AnswerBounds, BreakerSettings, BucketSettings, CacheSettings, Dialect, Exit, GateSettings, Hop, HopOptions,
+    ParkingSettings, Provider, RetryBudgetSettings, RetrySettings, Timers,
 };
 use penstock_gateway::{BuildError, Gateway, GatewayMetrics};
 use penstock_telemetry::Metrics;
@@ -37,7 +37,12 @@ pub(crate) fn gateway(settings: &Settings, metrics: &Metrics) -> Result<Gateway,
         providers: providers.collect(),
         chains: chains.collect(),
         timers: Timers { connect: g.connect, first_token: g.first_token, idle: g.idle, total: g.total },
-        gate: GateSettings { permits: g.permits, spacing: g.spacing, push_back: g.push_back },
+        gate: GateSettings {
+            permits: g.permits,
+            spacing: g.spacing,
+            push_back: g.push_back,
+            push_back_spacing: g.push_back_spacing,
+        },
         retry: RetrySettings {
             attempts: g.attempts_per_hop,
             time_box: g.time_box,
@@ -56,6 +61,7 @@ pub(crate) fn gateway(settings: &Settings, metrics: &Metrics) -> Result<Gateway,
             answer_bytes_max: g.cache_answer_bytes_max,
             keep: g.cache_keep,
         },
+        buckets: BucketSettings::from_settings(settings),
         idle_connections_max: g.idle_connections_max,
     };
     Gateway::new(&settings, metrics.register(GatewayMetrics::register))

@@ -9,6 +9,7 @@ mod dialect;
 mod failure;
 mod hedge;
 mod house;
+mod limits;
 mod retry;
 mod tenant;
 mod timer;

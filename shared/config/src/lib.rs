@@ -11,6 +11,7 @@ mod duration;
 mod error;
 mod hot;
 mod layers;
+mod limit;
 mod live;
 mod metrics;
 mod print;
@@ -19,6 +20,7 @@ mod watcher;
 
 pub use error::ConfigError;
 pub use layers::{Loaded, Origin, load};
+pub use limit::{BucketStart, Buckets, Carve, DayReset, DayResetError, Limit};
 pub use live::LiveSettings;
 pub use metrics::SettingsMetrics;
 pub use print::{effective, reference};
