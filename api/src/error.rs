@@ -155,6 +155,13 @@ impl Problem {
         Self::new(ProblemCode::BodyDiffers, detail).task(task_id)
     }
 
+    /// Another task of the conversation has not ended, and the request does not wait for it.
+    pub fn thread_busy(retry_after_ms: u64) -> Self {
+        let detail =
+            "another task of this thread has not ended; wait for it, or send `on_busy_thread` queue or interrupt";
+        Self::new(ProblemCode::ThreadBusy, detail).after(retry_after_ms)
+    }
+
     /// The queue holds all that it may.
     pub fn queue_full(limit: u64, retry_after_ms: u64) -> Self {
         Self::new(ProblemCode::QueueFull, "the queue is full; send the same request again after the time given")

@@ -13,6 +13,7 @@ mod health;
 mod layers;
 pub mod metrics;
 pub mod openapi;
+mod pause;
 mod queue_state;
 mod router;
 pub mod server;

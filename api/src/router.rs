@@ -14,7 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::error::Problem;
-use crate::{events, health, layers, openapi, queue_state, task};
+use crate::{events, health, layers, openapi, pause, queue_state, task};
 
 /// The routes of the API, which are bounded in number and time.
 fn bounded() -> OpenApiRouter<App> {
@@ -22,6 +22,7 @@ fn bounded() -> OpenApiRouter<App> {
         .merge(task::routes())
         .merge(events::routes())
         .merge(queue_state::routes())
+        .merge(pause::routes())
 }
 
 /// Every route that the OpenAPI document describes.

@@ -43,13 +43,15 @@ pub enum Outcome {
     Tripped,
     /// The exit is left alone for a while after an answer that no retry mends; nothing was sent.
     Parked,
+    /// The model is known not to do what the request needs; nothing was sent.
+    NotCapable,
     /// The caller dropped the call: cancel, client gone, or a fault of our own.
     Dropped,
 }
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::CleanEnd,
         Self::Connect,
         Self::Server,
@@ -70,6 +72,7 @@ impl Outcome {
         Self::NoTokens,
         Self::Tripped,
         Self::Parked,
+        Self::NotCapable,
         Self::Dropped,
     ];
 
@@ -105,6 +108,7 @@ impl Outcome {
             Self::NoTokens => "no_tokens",
             Self::Tripped => "tripped",
             Self::Parked => "parked",
+            Self::NotCapable => "not_capable",
             Self::Dropped => "dropped",
         }
     }

@@ -92,9 +92,12 @@ pub(crate) const fn verdict(outcome: Outcome) -> Verdict {
         Outcome::Total | Outcome::Deadline => row(Neutral, Again::No, Next::No, Debit::Received, Charge::Received),
         Outcome::TimeBox => row(Neutral, Again::No, Next::No, Debit::Kept, Charge::Nothing),
         Outcome::Dropped => row(Neutral, Again::No, Next::No, Debit::Received, Charge::Swept),
-        Outcome::NoPermit | Outcome::Exhausted | Outcome::NoTokens | Outcome::Tripped | Outcome::Parked => {
-            row(Neutral, Again::No, Next::Yes, Debit::None, Charge::Unchanged)
-        }
+        Outcome::NoPermit
+        | Outcome::Exhausted
+        | Outcome::NoTokens
+        | Outcome::Tripped
+        | Outcome::Parked
+        | Outcome::NotCapable => row(Neutral, Again::No, Next::Yes, Debit::None, Charge::Unchanged),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use penstock_board::Board;
 use penstock_config::{Loaded, SettingsMetrics, Watcher};
 use penstock_queue::{Queue, QueueSettings, WorkerId};
 use penstock_recovery::{Recovery, RecoveryMetrics};
@@ -14,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::breakers;
 use crate::claim::{Heartbeat, Intake, Leases, Stop};
 use crate::findings;
 use crate::health::{self, Health};
@@ -63,6 +65,7 @@ pub(crate) async fn run(loaded: Loaded) -> anyhow::Result<()> {
         settings: live.clone(),
     };
 
+    tokio::spawn(stop.clone().run_until_cancelled_owned(models::follow(Arc::clone(&parts.gateway), live.clone())));
     let (attempts, background) = (TaskTracker::new(), TaskTracker::new());
     let (found, findings) = mpsc::channel(FINDINGS_MAX);
     let mut heartbeat = Heartbeat::start(
@@ -76,6 +79,7 @@ pub(crate) async fn run(loaded: Loaded) -> anyhow::Result<()> {
     )
     .context("the heartbeat needs a thread")?;
     background.spawn(recovery.run(stop.clone()));
+    background.spawn(stop.clone().run_until_cancelled_owned(breakers::run(parts.clone(), Board::new(&settings)?)));
     background.spawn(findings::heed(parts.clone(), findings));
     let intake = Intake::start(&parts, stop.clone(), &attempts);
     let health = Health::new(intake, heartbeat.last(), parts.clone(), metrics, stop.clone());

@@ -105,9 +105,9 @@ impl Snapshot {
                 tenant: tenant.no,
                 tenant_name: tenant.name.as_str().into(),
                 allowance: Allowance {
-                    weight: tenant.weight,
-                    running_max: tenant.running_max,
                     depth_max: tenant.depth_max,
+                    live_max: tenant.live_max,
+                    user_live_max: tenant.user_live_max,
                 },
                 key: id,
                 scopes: Scopes::from_stored(&row.scopes),

@@ -14,7 +14,7 @@ use super::sse::Events;
 use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::error::{Problem, ProblemBody};
-use crate::task::{Priority, Submission, UserName, allowed_ms, read_json, submit};
+use crate::task::{OnBusyThread, Priority, Submission, UserName, allowed_ms, read_json, submit};
 
 /// `forwardedProps.penstock`: what AG-UI has no member for.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -23,6 +23,8 @@ struct Knobs {
     user: Option<UserName>,
     #[serde(default)]
     priority: Priority,
+    #[serde(default)]
+    on_busy_thread: OnBusyThread,
     #[serde(default, deserialize_with = "allowed_ms")]
     max_wait_ms: Option<u64>,
     #[serde(default, deserialize_with = "allowed_ms")]
@@ -45,7 +47,7 @@ struct Asked<'a> {
 /// Run an agent over AG-UI.
 ///
 /// `runId` is the task's id and `threadId` its conversation; both are UUIDs. `forwardedProps.penstock` may hold `user`,
-/// `priority`, `max_wait_ms` and `deadline_ms`. The answer is the run's event stream, with comments while it waits.
+/// `priority`, `on_busy_thread`, `max_wait_ms` and `deadline_ms`. The answer is the run's event stream, with comments while it waits.
 #[utoipa::path(
     post,
     path = "/api/agui/{agent}",
@@ -58,7 +60,7 @@ struct Asked<'a> {
         (status = 400, description = "malformed_body", body = ProblemBody, content_type = "application/problem+json"),
         (status = 401, description = "unauthenticated", body = ProblemBody, content_type = "application/problem+json"),
         (status = 403, description = "missing_scope", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 409, description = "in_progress", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "in_progress, thread_busy", body = ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "body_too_large", body = ProblemBody, content_type = "application/problem+json"),
         (status = 415, description = "unsupported_media_type", body = ProblemBody,
             content_type = "application/problem+json"),
@@ -91,7 +93,7 @@ async fn run(app: &App, agent: String, request: Request) -> Result<Events, Probl
     caller.require(Scope::Read)?;
     let mut events = Events::begin(app, &caller, Way::Agui)?;
     // Watched before it is submitted, so that the first event finds its reader.
-    events.feed.subscribe(TaskKey::new(caller.tenant, task), None);
+    events.follow(app, TaskKey::new(caller.tenant, task), None);
     submit(app, &caller, submission).await?;
     Ok(events)
 }
@@ -125,6 +127,7 @@ fn submission(agent: String, input: RunAgentInput) -> Result<Submission, Problem
         thread_id: Some(input.thread_id),
         user: knobs.user,
         priority: knobs.priority,
+        on_busy_thread: knobs.on_busy_thread,
         wait_ms_max: knobs.max_wait_ms,
         deadline_in_ms: knobs.deadline_ms,
         spec: TaskSpec {
@@ -156,15 +159,17 @@ mod tests {
     fn the_knobs_are_read_and_what_is_wrong_with_them_is_named() {
         let read = |props| submission("a".to_owned(), input(props));
         let submission =
-            read(r#"{"penstock":{"priority":3,"user":"u","deadline_ms":5,"max_wait_ms":7},"x":1}"#).unwrap();
+            read(r#"{"penstock":{"priority":3,"user":"u","on_busy_thread":"interrupt","deadline_ms":5,"max_wait_ms":7},"x":1}"#).unwrap();
         assert_eq!(
             (submission.priority.get(), submission.deadline_in_ms, submission.wait_ms_max),
             (3, Some(5), Some(7))
         );
+        assert_eq!(submission.on_busy_thread, OnBusyThread::Interrupt);
         assert_eq!(submission.spec.metadata["x"], 1);
         assert!(read("{}").is_ok());
         for (props, path) in [
             (r#"{"penstock":{"priority":10}}"#, "forwardedProps.penstock.priority"),
+            (r#"{"penstock":{"on_busy_thread":"wait"}}"#, "forwardedProps.penstock.on_busy_thread"),
             (r#"{"penstock":{"deadline_ms":0}}"#, "forwardedProps.penstock.deadline_ms"),
         ] {
             let body = serde_json::to_value(read(props).unwrap_err().into_body()).unwrap();

@@ -24,6 +24,7 @@ use super::metrics::EventMetrics;
 use super::outbox::{Outbox, Ticket};
 use super::progress::Progress;
 use super::seats::Seats;
+use super::standing::Turns;
 use super::watch::{Follower, Heard, Todo, Watch};
 use super::{bells, sweep};
 
@@ -44,6 +45,8 @@ pub(super) struct Inner {
     pub(super) settings: Events,
     pub(super) metrics: EventMetrics,
     pub(super) seats: Seats,
+    /// Turns to ask where waiting tasks stand.
+    pub(super) turns: Turns,
     watches: Mutex<HashMap<TaskKey, Watch>>,
     suspects: Mutex<HashSet<TaskKey>>,
     /// Wakes the sweep when there are suspects.
@@ -67,6 +70,7 @@ impl Hub {
             settings: settings.clone(),
             metrics: EventMetrics::new(),
             seats: Seats::new(settings.sockets_max, settings.sockets_per_key_max),
+            turns: Turns::new(),
             watches: Mutex::default(),
             suspects: Mutex::default(),
             suspected: Notify::new(),

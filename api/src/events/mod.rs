@@ -24,6 +24,7 @@ mod progress;
 mod seats;
 mod socket;
 mod sse;
+mod standing;
 mod stay;
 mod sweep;
 mod ticket;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use penstock_protocol::clock;
-use penstock_queue::{QueuedTask, TenantShare};
+use penstock_queue::QueuedTask;
 use penstock_store::{NewTask, StoreError, TaskRow};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -98,6 +98,11 @@ async fn settle(app: App, unknown: Accepted, deadline: Instant) {
 }
 
 impl Accepted {
+    /// When it was accepted.
+    pub(super) fn accepted_ms(&self) -> u64 {
+        self.task.accepted_ms
+    }
+
     /// Puts the task in its place. Returns whether Redis answered; if not, the reconciler does it.
     pub(super) async fn enqueue(&self, app: &App) -> bool {
         match app.queue.enqueue(&self.task).await {
@@ -118,8 +123,8 @@ fn records(
     proof: &penstock_queue::Admitted,
     submission: Submission,
 ) -> (NewTask, QueuedTask) {
-    let (key, settings) = (proof.key(), app.settings.now());
-    let queue = &settings.queue;
+    let key = proof.key();
+    let cost_tokens = submission.input_tokens();
     let (thread, accepted_ms) = (submission.thread(key.task), clock::wall_ms());
     let priority = submission.priority.get();
     let place = app.places.next(accepted_ms, priority);
@@ -131,12 +136,9 @@ fn records(
         body_hash: submission.body_hash,
         place: place.clone(),
         accepted_ms,
-        cost_tokens: queue.task_cost_tokens,
+        cost_tokens: u64::from(cost_tokens),
         attempt: 0,
-        share: Some(TenantShare {
-            weight: caller.allowance.weight,
-            running_max: caller.allowance.running_max.map_or(queue.tenant_running_max, u64::from),
-        }),
+        agent: submission.agent.clone(),
     };
     let task = NewTask {
         key,
@@ -145,8 +147,7 @@ fn records(
         user,
         place,
         priority,
-        // The settings keep it below a million.
-        cost_tokens: u32::try_from(queue.task_cost_tokens).unwrap_or(u32::MAX),
+        cost_tokens,
         body_hash: submission.body_hash,
         idempotency_key: submission.idempotency_key.map(super::IdempotencyKey::into_string),
         accepted_ms,

@@ -46,7 +46,8 @@ pub(super) async fn cancel_task(
     Ok(Json(TaskDetail::new(&row, None, links)))
 }
 
-async fn carry_out(app: App, key: TaskKey) -> Result<TaskRow, Problem> {
+/// Stores the cancel, then publishes it.
+pub(super) async fn carry_out(app: App, key: TaskKey) -> Result<TaskRow, Problem> {
     let row = app.store.cancel(key).await.map_err(|error| Problem::of_store(&error))?;
     let row = row.ok_or_else(Problem::task_not_found)?;
     if let (Status::Cancelled, Some(event)) = (row.status, row.terminal_event())

@@ -11,23 +11,26 @@ mod cursor;
 mod door;
 mod field;
 mod idempotency;
+mod interrupt;
 mod links;
 mod list;
 mod read;
 mod request;
 mod submission;
 mod view;
+mod waiting;
 
 pub(crate) use admission::UNDER_WAY_MAX as ADMISSIONS_MAX;
 pub use body::read_json;
 pub(crate) use field::allowed_ms;
-pub use field::{Priority, UserName};
+pub use field::{OnBusyThread, Priority, UserName};
 pub use idempotency::IdempotencyKey;
 pub use links::Links;
 pub(crate) use read::key_of;
 pub use request::SubmitRequest;
 pub use submission::{Submission, Submitted, submit};
 use view::{TaskDetail, TaskSummary};
+pub(crate) use waiting::{WaitReason, Waiting};
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

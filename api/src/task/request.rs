@@ -14,7 +14,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::field::allowed_ms;
-use super::{IdempotencyKey, Priority, Submission, UserName};
+use super::{IdempotencyKey, OnBusyThread, Priority, Submission, UserName};
 use crate::error::Problem;
 
 /// A task to be run. Unknown fields are refused.
@@ -41,6 +41,9 @@ pub struct SubmitRequest {
     /// Head start in the tenant's own line.
     #[serde(default, skip_serializing_if = "Priority::is_none")]
     pub priority: Priority,
+    /// What happens while another task of the thread has not ended.
+    #[serde(default, skip_serializing_if = "OnBusyThread::is_usual")]
+    pub on_busy_thread: OnBusyThread,
     /// Longest predicted wait that the caller accepts, in ms; a longer one is answered 429 `wait_too_long`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "allowed_ms")]
     #[schema(minimum = 1)]
@@ -71,6 +74,7 @@ impl SubmitRequest {
             thread_id: self.thread_id,
             user: self.user,
             priority: self.priority,
+            on_busy_thread: self.on_busy_thread,
             wait_ms_max: self.max_wait_ms,
             deadline_in_ms: self.deadline_ms,
             spec: TaskSpec {

@@ -9,6 +9,7 @@
 mod cancel;
 mod checks;
 mod drain;
+mod fairness;
 mod harness;
 mod idempotency;
 mod keys;

@@ -136,7 +136,15 @@ impl Run {
         let row = self.app.store.task(self.key).await.unwrap().unwrap();
         let event = row.terminal_event().unwrap();
         let (worker, attempt) = (&self.worker, self.attempt);
-        let finish = Finish { key: self.key, attempt, worker, cost_tokens: None, last_seq: self.seq, event: &event };
+        let finish = Finish {
+            key: self.key,
+            attempt,
+            worker,
+            cost_tokens: None,
+            input_tokens: 0,
+            last_seq: self.seq,
+            event: &event,
+        };
         self.app.queue.finish(&finish).await.unwrap();
     }
 

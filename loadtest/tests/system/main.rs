@@ -9,4 +9,5 @@ mod cancel;
 mod faults;
 mod lifecycle;
 mod limits;
+mod models;
 mod threads;

@@ -1,6 +1,6 @@
 -- reap: takes a lost task from its silent worker.
 --
--- KEYS  1–16, 17 event stream
+-- KEYS  the shard's keys, the event stream
 -- ARGV  now_ms, id, attempt, reaper (worker id), lease ms, idle ms of an entry, closing: 1 = the row is terminal or
 --       its attempts are used up
 -- Returns {1, 0} back in line · {2, attempt} a closing attempt, owned by the reaper: it ends the row and calls finish
@@ -31,10 +31,10 @@ verb('reap', function(keys, args)
     return { 2, r.attempt }
   end
   local no = tenant_of(id)
-  local t = tenant(no)
+  local t = read_tenant(no)
   leave_home(no, id, r, t)
-  wait(no, id, r, t)
-  write_task(id, r)
+  wait(no, id, r, t, true)
+  stage_task(id, r)
   update_ring(no, t)
   dispatch(1)
   commit()

@@ -58,6 +58,8 @@ pub struct Finish<'a> {
     pub worker: &'a WorkerId,
     /// Real cost in tokens, where it is known: settles the estimate in the fair order.
     pub cost_tokens: Option<u64>,
+    /// Tokens of its input, as its row has them: what it used beyond them is learned for its agent.
+    pub input_tokens: u64,
     /// Dense number of the last event that the worker wrote, 0 for a reaper.
     pub last_seq: u64,
     /// Terminal event, built from the row.
@@ -135,6 +137,7 @@ impl Queue {
             .arg(finish.last_seq)
             .arg_ms(self.settings().events_keep)
             .arg(self.settings().debt_max_tokens)
+            .arg(finish.input_tokens)
             .arg(finish.event);
         AttemptVerdict::of("finish", self.call(&verb).await?)
     }
@@ -152,7 +155,8 @@ impl Queue {
             .arg(match retry.cause {
                 RetryCause::HandedBack => "handed_back",
                 RetryCause::AttemptFailed => "attempt_failed",
-            });
+            })
+            .arg(self.settings().debt_max_tokens);
         AttemptVerdict::of("retry", self.call(&verb).await?)
     }
 

@@ -45,9 +45,14 @@ verbs!(
     "census",
     "wipe",
     "open",
-    "configure_tenant",
+    "set_queue",
+    "set_tenants",
+    "park",
+    "unpark",
+    "confirm_terms",
     "gauges",
     "position",
+    "standing",
 );
 
 const HASH: &str = "@HASH@";

@@ -172,7 +172,15 @@ async fn full_memory_refuses_new_tasks_and_lets_running_ones_finish() {
     let beat = queue.beat(&worker(), 1, &[(running.key, 1)], 5).await.unwrap();
     assert_eq!(beat.leases, [penstock_queue::LeaseState::Held]);
     let w = worker();
-    let finish = Finish { key: running.key, attempt: 1, worker: &w, cost_tokens: None, last_seq: 1, event: FINISHED };
+    let finish = Finish {
+        key: running.key,
+        attempt: 1,
+        worker: &w,
+        cost_tokens: None,
+        input_tokens: 0,
+        last_seq: 1,
+        event: FINISHED,
+    };
     assert_eq!(queue.finish(&finish).await.unwrap(), AttemptVerdict::Done);
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     assert!(matches!(admit(&queue, &late).await.unwrap(), AdmitVerdict::Admitted(_)));

@@ -3,17 +3,21 @@
 
 use std::time::Duration;
 
-use penstock_protocol::{Event, EventId, TaskKey, ThreadId, event::is_terminal_json};
+use penstock_protocol::{Event, EventId, TaskKey, TenantNo, ThreadId, event::is_terminal_json};
 use penstock_queue::fixture::{TestQueue, task};
 use penstock_queue::{
     AdmitLimits, AdmitRequest, AdmitVerdict, Adoption, AttemptVerdict, CancelVerdict, CensusState, Emission,
     EmitVerdict, EnqueueVerdict, Finish, LeaseState, QueuedTask, ReadyEntry, ReapVerdict, Reason, Retry, RetryCause,
-    StartVerdict, State, TenantShare, VirtualClock, WorkerId,
+    StartVerdict, State, TenantTerms, Terms, VirtualClock, WorkerId,
 };
 
 const STARTED: &str = r#"{"type":"RUN_STARTED","threadId":"t","runId":"r"}"#;
 const FINISHED: &str = r#"{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"success"}}"#;
 const CANCELLED: &str = r#"{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"cancelled"}}"#;
+
+fn usual(tenant: u32) -> TenantTerms {
+    TenantTerms::usual(TenantNo(tenant))
+}
 
 fn worker(name: &str) -> WorkerId {
     WorkerId::new(name).unwrap()
@@ -54,6 +58,7 @@ async fn finish(test: &TestQueue, entry: &ReadyEntry, name: &str) -> AttemptVerd
         attempt: entry.attempt,
         worker: &worker,
         cost_tokens: None,
+        input_tokens: 0,
         last_seq: 1,
         event: FINISHED,
     };
@@ -147,9 +152,9 @@ async fn bounds_of_tenant_and_user_reject_by_their_own_reason() {
     let tenant_full = AdmitLimits { tenant_depth_max: 1, ..limits(8) };
     assert_eq!(rejection(&admit(&test, &second, tenant_full).await), Reason::TenantFull);
     let tenant_live = AdmitLimits { tenant_live_max: 1, ..limits(8) };
-    assert_eq!(rejection(&admit(&test, &second, tenant_live).await), Reason::TooManyLive);
+    assert_eq!(rejection(&admit(&test, &second, tenant_live).await), Reason::TenantLive);
     let user_live = AdmitLimits { user_live_max: 1, ..limits(8) };
-    assert_eq!(rejection(&admit(&test, &second, user_live).await), Reason::TooManyLive);
+    assert_eq!(rejection(&admit(&test, &second, user_live).await), Reason::UserLive);
     // The same name at another tenant is another person.
     assert!(matches!(admit(&test, &stranger, user_live).await, AdmitVerdict::Admitted(_)));
     test.delete().await;
@@ -255,6 +260,7 @@ async fn admission_is_closed_until_a_rebuild_opens_it() {
     assert_eq!(test.queue.census().await.unwrap().state, CensusState::Closed);
     // A second rebuild takes over; the first may not open any more.
     let second = test.queue.wipe(&broken).await.unwrap().expect("wiped again");
+    assert!(!test.queue.apply(first.book(), &Terms::default()).await.unwrap());
     assert!(!test.queue.open(&first).await.unwrap());
     assert_eq!(rejection(&admit(&test, &task(1, 1), limits(8)).await), Reason::Rebuilding);
     assert!(test.queue.open(&second).await.unwrap());
@@ -269,7 +275,7 @@ async fn admission_is_closed_until_a_rebuild_opens_it() {
 async fn the_census_finds_each_deleted_key() {
     for name in [
         "admitted", "line", "ring", "held", "ready", "delayed", "tasks", "tenants", "users", "threads", "leases",
-        "stats", "done",
+        "stats", "done", "paced",
     ] {
         let test = TestQueue::create().await;
         test.queue.beat(&worker("w"), 3, &[], 0).await.unwrap();
@@ -320,9 +326,9 @@ async fn the_census_finds_each_deleted_key() {
 #[tokio::test]
 async fn two_backlogged_tenants_are_served_by_their_weights() {
     let test = TestQueue::create().await;
+    test.apply_to(&[TenantTerms { weight: 3, ..usual(1) }]).await;
     for number in 0..80 {
-        let share = Some(TenantShare { weight: 3, running_max: 0 });
-        test.queue.enqueue(&QueuedTask { share, ..task(1, number) }).await.unwrap();
+        test.queue.enqueue(&task(1, number)).await.unwrap();
         test.queue.enqueue(&task(2, number)).await.unwrap();
     }
     test.queue.beat(&worker("w"), 1, &[], 0).await.unwrap();
@@ -362,18 +368,17 @@ async fn a_task_does_not_wait_behind_a_flood_of_another_tenant() {
 async fn a_tenant_at_its_cap_or_on_hold_is_not_in_the_ring_and_blocks_nobody() {
     let test = TestQueue::create().await;
     test.queue.beat(&worker("w"), 4, &[], 0).await.unwrap();
-    let share = Some(TenantShare { weight: 1, running_max: 1 });
+    test.apply_to(&[TenantTerms { running_max: Some(1), ..usual(1) }]).await;
     for number in 0..4 {
-        test.queue.enqueue(&QueuedTask { share, ..task(1, number) }).await.unwrap();
+        test.queue.enqueue(&task(1, number)).await.unwrap();
     }
     assert_eq!(test.command::<Vec<String>>(&["ZRANGE", &test.key("ring"), "0", "-1"]).await, ["#"]);
     assert_eq!(test.queue.gauges().await.unwrap().handed_out, 1);
     test.queue.enqueue(&task(2, 9)).await.unwrap();
     assert_eq!(test.queue.gauges().await.unwrap().handed_out, 2, "another tenant passes");
-    let hold = TenantShare { weight: 1, running_max: 0 };
-    test.queue.configure_tenant(penstock_protocol::TenantNo(1), hold, 0, true).await.unwrap();
+    test.apply_to(&[TenantTerms { is_paused: true, ..usual(1) }]).await;
     assert_eq!(test.queue.gauges().await.unwrap().handed_out, 2, "no cap, but on hold");
-    test.queue.configure_tenant(penstock_protocol::TenantNo(1), hold, 0, false).await.unwrap();
+    test.apply_to(&[usual(1)]).await;
     assert_eq!(test.queue.gauges().await.unwrap().handed_out, 4, "freed at once, up to the slots");
     test.delete().await;
 }
@@ -630,7 +635,15 @@ async fn a_live_worker_adopts_its_task_after_a_flush_and_its_events_go_on() {
     let thief = worker("thief");
     assert!(!test.queue.adopt(&Adoption { worker: &thief, ..adoption.clone() }).await.unwrap());
     assert_eq!(test.queue.emit(&emission(3, 3)).await.unwrap(), EmitVerdict::Written);
-    let finish = Finish { key: task.key, attempt: 1, worker: &w, cost_tokens: None, last_seq: 3, event: FINISHED };
+    let finish = Finish {
+        key: task.key,
+        attempt: 1,
+        worker: &w,
+        cost_tokens: None,
+        input_tokens: 0,
+        last_seq: 3,
+        event: FINISHED,
+    };
     assert_eq!(test.queue.finish(&finish).await.unwrap(), AttemptVerdict::Done);
     let ids: Vec<_> = events(&test, task.key).await.into_iter().map(|(id, seq, _)| (id, seq)).collect();
     assert_eq!(ids, [("1-3".to_owned(), 3), ("1-4".to_owned(), 4)], "no number is given twice: {entry:?}");

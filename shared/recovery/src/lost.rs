@@ -67,7 +67,7 @@ impl Recovery {
             self.queue.retry(&retry).await?;
             return Ok(());
         };
-        let finish = Finish { key, attempt, worker, cost_tokens: None, last_seq: 0, event: &event };
+        let finish = Finish { key, attempt, worker, cost_tokens: None, input_tokens: 0, last_seq: 0, event: &event };
         self.queue.finish(&finish).await?;
         self.metrics.closed.inc();
         tracing::warn!(task.id = %key, status = row.status.as_str(), "the end of a task that lost its worker was published");

@@ -17,7 +17,7 @@ pub fn queued_task(row: &TaskRow) -> QueuedTask {
         accepted_ms: row.accepted_ms,
         cost_tokens: u64::from(row.cost_tokens),
         attempt: row.attempt,
-        share: None,
+        agent: row.agent.clone(),
     }
 }
 

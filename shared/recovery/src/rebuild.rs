@@ -1,4 +1,4 @@
-//! The one repair path: wipe, put back every row that has not ended by place, open admission.
+//! The one repair path: wipe, set the terms, put back every row that has not ended by place, open admission.
 
 use penstock_protocol::Status;
 use penstock_queue::Census;
@@ -17,9 +17,11 @@ impl Recovery {
     /// and the next one begins anew.
     pub(crate) async fn rebuild(&self, census: &Census) -> Result<(), RecoveryError> {
         // MySQL first: without it a wipe would only make things worse.
-        let mut page = self.store.open_tasks(None, PAGE_ROWS).await?;
+        let (mut page, terms) = (self.store.open_tasks(None, PAGE_ROWS).await?, self.terms().await?);
         let Some(token) = self.queue.wipe(census).await? else { return Ok(()) };
         tracing::warn!(state = ?census.state, "the queue in Redis is not whole: it is rebuilt from MySQL");
+        // Before anything is handed out: what was paused stays paused.
+        self.set_terms(token.book(), &terms).await?;
         let mut count = 0_u64;
         while let Some(last) = page.last() {
             let after = (last.place.clone(), last.key);

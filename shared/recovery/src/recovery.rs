@@ -39,7 +39,7 @@ impl Recovery {
         let mut every = interval(CENSUS_EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut compared = Instant::now();
-        let mut is_away = false;
+        let (mut is_away, mut cap_set) = (false, None);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -48,7 +48,7 @@ impl Recovery {
             let is_due = compared.elapsed() >= self.settings.now().queue.reconcile_every;
             let step = tokio::select! {
                 () = stop.cancelled() => return,
-                step = self.step(is_due) => step,
+                step = self.step(is_due, &mut cap_set) => step,
             };
             match &step {
                 Ok(_) if is_away => tracing::info!("the queue is looked after again"),
@@ -62,8 +62,11 @@ impl Recovery {
         }
     }
 
-    /// One look: rebuild what is broken, else compare where it is due. False while another process has the turn.
-    async fn step(&self, compare: bool) -> Result<bool, RecoveryError> {
+    /// One look: rebuild what is broken, else compare where it is due, and bring the terms in line. False while another
+    /// process has the turn.
+    ///
+    /// `cap_set`: the usual cap that this process set last. Another one in its settings counts whatever the revision says.
+    async fn step(&self, compare: bool, cap_set: &mut Option<u64>) -> Result<bool, RecoveryError> {
         if !self.queue.take_turn("census", CENSUS_TURN).await? {
             return Ok(false);
         }
@@ -73,6 +76,9 @@ impl Recovery {
             self.rebuild(&census).await?;
         } else if compare && census.state == CensusState::Open {
             self.compare(&census).await?;
+        }
+        if census.state == CensusState::Open {
+            self.bring_in_line(&census, cap_set).await?;
         }
         Ok(true)
     }

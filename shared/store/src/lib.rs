@@ -8,12 +8,14 @@ mod error;
 #[cfg(feature = "fixture")]
 pub mod fixture;
 mod key;
+mod pause;
 mod pool;
 mod task;
 mod tenant;
 
 pub use error::StoreError;
 pub use key::{KeyRow, NewKey};
+pub use pause::{PauseRow, Paused};
 pub use pool::Store;
 pub use task::{Accepted, Claimed, End, Ended, ListFilter, NewTask, Page, TaskRow};
-pub use tenant::TenantRow;
+pub use tenant::{Bound, TenantRow, TermsChange};

@@ -104,6 +104,7 @@ impl Attempt<'_> {
             attempt: self.claim.attempt(),
             worker: &self.parts.worker,
             cost_tokens: self.account.tokens(),
+            input_tokens: u64::from(row.cost_tokens),
             last_seq: self.last.seq,
             event: &event,
         };

@@ -22,11 +22,15 @@ steady.hops = ["fake/steady"]
 instant.hops = ["fake/instant"]
 slow-3s.hops = ["fake/slow-3s"]
 slow-30s.hops = ["fake/slow-30s"]
+backup.hops = ["fake/down,status=503", "fake/instant"]
+pair.hops = ["fake/steady", "fake/instant"]
 [agents]
 assistant = { chain = "steady", instructions = "You are a helpful assistant." }
 instant = { chain = "instant" }
 slow-3s = { chain = "slow-3s" }
 slow-30s = { chain = "slow-30s" }
+backup = { chain = "backup" }
+pair = { chain = "pair" }
 "#;
 
 /// What a house is to have.

@@ -19,7 +19,7 @@ impl Mutant {
 }
 
 pub(crate) const MUTANTS: &[Mutant] = &[
-    Mutant { name: "admission forgets `admitted`", from: "call('ZCARD', K[ADMITTED]) + waiting", into: "waiting" },
+    Mutant { name: "admission forgets `admitted`", from: "s.admitted + s.lined + s.held", into: "s.lined + s.held" },
     Mutant { name: "the end is not sealed", from: "  call('XSETID', K[EV], SEAL)\n", into: "" },
     Mutant {
         name: "reap does not fence",
@@ -38,8 +38,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a registration stays when its task is queued",
-        from: "    call('ZREM', K[ADMITTED], id)\n    t.admitted = max(t.admitted - 1, 0)\n  else\n    returned = 1",
-        into: "    t.admitted = max(t.admitted - 1, 0)\n  else\n    returned = 1",
+        from: "    call('ZREM', K[ADMITTED], id)\n    t.admitted, s.admitted = max(t.admitted - 1, 0), max(s.admitted - 1, 0)\n  else",
+        into: "    t.admitted, s.admitted = max(t.admitted - 1, 0), max(s.admitted - 1, 0)\n  else",
     },
     Mutant {
         name: "nobody wakes the next task of a thread",
@@ -49,8 +49,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant { name: "a second attempt opens the run again", from: "    if not paused then", into: "    if false then" },
     Mutant {
         name: "a cap does not count",
-        from: "t.lined > 0 and t.hold == 0 and (t.cap == 0 or t.running < t.cap)",
-        into: "t.lined > 0 and t.hold == 0",
+        from: "return t.hold == 0 and (cap == 0 or t.running < cap)",
+        into: "return t.hold == 0",
     },
     Mutant {
         name: "an ended task keeps its slot",
@@ -59,8 +59,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a purged registration keeps its user",
-        from: "      leave_home(no, id, r, tenant(no))\n      leave_user(no, r)",
-        into: "      leave_home(no, id, r, tenant(no))",
+        from: "  leave_user(no, r)\n  call('HDEL', K[TASKS], id)\n  update_ring",
+        into: "  call('HDEL', K[TASKS], id)\n  update_ring",
     },
     Mutant {
         name: "a rebuild that was overtaken opens",
@@ -76,5 +76,25 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "the end takes the number of the last event",
         from: "  seq = max(length, seq) + 1",
         into: "  seq = max(length, seq)",
+    },
+    Mutant {
+        name: "a paused tenant is served",
+        from: "return t.hold == 0 and (cap == 0 or t.running < cap)",
+        into: "return cap == 0 or t.running < cap",
+    },
+    Mutant {
+        name: "a tenant at its rate is forgotten",
+        from: "    call('ZADD', K[PACED], int(due), no)",
+        into: "    local _ = due",
+    },
+    Mutant {
+        name: "a walk brings nothing back",
+        from: "      leave_home(no, id, r, t)\n      t.waiting = t.waiting + 1\n      enter_line(no, id, r, t)",
+        into: "      leave_home(no, id, r, t)\n      t.waiting = t.waiting + 1\n      park(no, id, r)",
+    },
+    Mutant {
+        name: "a registration that goes keeps its thread",
+        from: "  if has_thread(r) then leave_thread(no, r, t) end\n  leave_user(no, r)\n  call('HDEL', K[TASKS], id)",
+        into: "  leave_user(no, r)\n  call('HDEL', K[TASKS], id)",
     },
 ];

@@ -18,6 +18,7 @@ pub(crate) struct Rebuild {
     token: RebuildToken,
     after: Option<(Place, TaskKey)>,
     is_read: bool,
+    has_terms: bool,
     /// Rows that were queued when it began: it may not open before all are in the book.
     owed: Vec<TaskKey>,
 }
@@ -75,6 +76,7 @@ impl World {
                         attempt,
                         worker: &reaper,
                         cost_tokens: None,
+                        input_tokens: 0,
                         last_seq: 0,
                         event: &event,
                     };
@@ -106,7 +108,7 @@ impl World {
             if let Some(token) = self.test.queue.wipe(&census).await.unwrap() {
                 self.is_broken = false;
                 self.known.values_mut().for_each(|known| known.may_be_silent = true);
-                self.rebuilds.push(Rebuild { token, after: None, is_read: false, owed });
+                self.rebuilds.push(Rebuild { token, after: None, is_read: false, has_terms: false, owed });
             }
             return Ok(());
         }
@@ -142,6 +144,12 @@ impl World {
         let Some(mut rebuild) = self.random.take(&mut self.rebuilds) else { return Ok(()) };
         if !self.is_calm && self.random.chance(5) {
             self.note("a rebuild is left lying");
+            return Ok(());
+        }
+        if !rebuild.has_terms {
+            self.set_terms(rebuild.token.book()).await;
+            rebuild.has_terms = true;
+            self.rebuilds.push(rebuild);
             return Ok(());
         }
         if !rebuild.is_read {

@@ -69,7 +69,15 @@ impl World {
                 self.touched.push(key);
             }
             Call::Finish(key, attempt, worker, last_seq, event) => {
-                let finish = Finish { key, attempt, worker: &worker, cost_tokens: None, last_seq, event: &event };
+                let finish = Finish {
+                    key,
+                    attempt,
+                    worker: &worker,
+                    cost_tokens: None,
+                    input_tokens: 0,
+                    last_seq,
+                    event: &event,
+                };
                 let verdict = queue.finish(&finish).await.unwrap();
                 self.note(format!("late finish {key} attempt {attempt}: {verdict:?}"));
                 self.touched.push(key);

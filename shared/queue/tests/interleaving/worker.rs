@@ -300,8 +300,15 @@ impl World {
         let id = self.workers[at].id.clone();
         let event = run.end.unwrap();
         let cost_tokens = self.random.chance(50).then(|| self.random.next() % 5000);
-        let finish =
-            Finish { key: run.key, attempt: run.attempt, worker: &id, cost_tokens, last_seq: run.seq, event: &event };
+        let finish = Finish {
+            key: run.key,
+            attempt: run.attempt,
+            worker: &id,
+            cost_tokens,
+            input_tokens: 0,
+            last_seq: run.seq,
+            event: &event,
+        };
         let verdict = self.test.queue.finish(&finish).await.unwrap();
         self.note(format!("{id} finishes {} attempt {}: {verdict:?}", run.key, run.attempt));
         self.touched.push(run.key);
