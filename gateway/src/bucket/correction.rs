@@ -16,6 +16,8 @@ const FACTOR_MAX: f64 = 3.0;
 /// One call says no more than this many times its estimate, and a little.
 const RATIO_MAX: f64 = 20.0;
 const SLACK_TOKENS: f64 = 1_000.0;
+/// What fractions lose on their way is no token.
+const CLOSE: f64 = 1e-6;
 
 /// The running correction of one model in this process.
 #[derive(Debug, Default)]
@@ -85,7 +87,7 @@ impl Ratio {
             clippy::cast_sign_loss,
             reason = "at most 3 × COST_MAX, not negative"
         )]
-        let whole = corrected.ceil() as u64;
+        let whole = (corrected - CLOSE).ceil() as u64;
         whole
     }
 }

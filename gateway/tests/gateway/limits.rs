@@ -159,9 +159,8 @@ async fn a_breaker_that_trips_while_calls_wait_gives_their_tokens_back() {
         settings.buckets.wait.ahead = 100;
     })
     .await;
-    let calls = (0..20).map(|_| limited.house.ask("first_byte_ms=1500,status=500"));
-    let failures: Vec<_> = join_all(calls).await;
-    assert!(failures.iter().all(|(chunks, _)| chunks.is_empty()));
+    let calls = (0..20).map(|_| limited.house.open("first_byte_ms=1500,status=500"));
+    assert!(join_all(calls).await.iter().all(Result::is_err));
     let sent = limited.house.stats().calls;
     assert_eq!(sent, 1, "the others found it tripped before they were sent");
     assert_eq!(limited.level("r").await, 300 - 1);

@@ -1,14 +1,14 @@
 //! Law 10: a Redis that is silent, gone or odd costs the calls under way their time-out once, and no other call anything.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use redis::AsyncCommands;
 use tokio::io::copy;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
-use tracing_subscriber::fmt::MakeWriter;
 
 use super::super::{BucketSettings, Limits, Taken};
 use super::house::{House, Server, eventually, wish};
@@ -25,12 +25,17 @@ fn hasty(settings: &mut BucketSettings) {
     settings.minute_ms = 3_600_000_000;
 }
 
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+thread_local! {
+    /// What the test of this thread has logged: its runtime has no other thread.
+    static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Writes into the lines of the thread that logs. One for the process, since interest in log lines is kept for the process.
+struct Lines;
 
 impl std::io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        LINES.with_borrow_mut(|lines| lines.extend_from_slice(bytes));
         Ok(bytes.len())
     }
 
@@ -39,23 +44,13 @@ impl std::io::Write for Lines {
     }
 }
 
-impl MakeWriter<'_> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
+fn listen() {
+    static LISTENING: Once = Once::new();
+    LISTENING.call_once(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| Lines).init());
 }
 
-impl Lines {
-    fn count(&self) -> usize {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).lines().count()
-    }
-
-    fn listen(&self) -> tracing::subscriber::DefaultGuard {
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(self.clone()).finish();
-        tracing::subscriber::set_default(subscriber)
-    }
+fn lines_count() -> usize {
+    LINES.with_borrow(|lines| String::from_utf8_lossy(lines).lines().count())
 }
 
 /// Sixty calls at once: one time-out for all of them together, since they share the connection.
@@ -66,12 +61,11 @@ async fn crowd(house: &House) {
 
 #[tokio::test]
 async fn a_stopped_redis_is_left_alone_until_a_probe_is_answered_in_time() {
-    let lines = Lines::default();
-    let _guard = lines.listen();
+    listen();
     let server = Server::start().await;
     let house = House::on(&server.url(), limits(), hasty);
     crowd(&house).await;
-    assert!(house.is_up() && lines.count() == 0);
+    assert!(house.is_up() && lines_count() == 0);
     server.pause();
     for _ in 0..5 {
         crowd(&house).await;
@@ -80,12 +74,12 @@ async fn a_stopped_redis_is_left_alone_until_a_probe_is_answered_in_time() {
     }
     assert_eq!(house.metric("model_buckets_local"), 1.0);
     assert_eq!(house.metric("model_redis_trips_total"), 1.0);
-    assert_eq!(lines.count(), 1, "one line for all of it");
+    assert_eq!(lines_count(), 1, "one line for all of it");
     server.go_on();
     eventually("redis is used again", async || house.is_up()).await;
     crowd(&house).await;
     assert!(house.is_up());
-    assert_eq!((house.metric("model_buckets_local"), lines.count()), (0.0, 2));
+    assert_eq!((house.metric("model_buckets_local"), lines_count()), (0.0, 2));
 }
 
 #[tokio::test]
@@ -182,8 +176,7 @@ impl<R: tokio::io::AsyncRead + Unpin> tokio::io::AsyncRead for Held<R> {
 
 #[tokio::test]
 async fn dropped_packets_are_no_refusal_and_are_noticed_all_the_same() {
-    let lines = Lines::default();
-    let _guard = lines.listen();
+    listen();
     let (server, is_silent) = (Server::start().await, Arc::new(AtomicBool::new(false)));
     let house = House::on(&proxy(server.address, Arc::clone(&is_silent)).await, limits(), hasty);
     crowd(&house).await;
@@ -195,7 +188,7 @@ async fn dropped_packets_are_no_refusal_and_are_noticed_all_the_same() {
     assert!(!house.is_up());
     is_silent.store(false, Ordering::Relaxed);
     eventually("redis is used again", async || house.is_up()).await;
-    assert_eq!(lines.count(), 2);
+    assert_eq!(lines_count(), 2);
 }
 
 #[tokio::test]
