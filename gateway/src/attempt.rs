@@ -7,16 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use penstock_protocol::TokenUsage;
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Body, Method, Request, Response};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::bucket::Debit;
 use crate::call::ms;
 use crate::endpoint::{Endpoint, Passage};
 use crate::exit::Exit;
 use crate::gate::GatePermit;
 use crate::metrics::GatewayMetrics;
 use crate::provider::{Answer, Progress, Trouble};
+use crate::verdict::{Debit as Fate, verdict};
 use crate::{CallScope, Outcome};
 
 /// The id of the task at the vendor's, for its support and for operators.
@@ -39,19 +42,21 @@ pub(crate) struct Attempt {
     pub(crate) permit: GatePermit,
 }
 
-/// Ends one attempt exactly once: its metric, its breaker, its gate's push-back. Dropped without an outcome, by a cancel or
-/// a panic, the attempt counts as dropped by the caller.
+/// Ends one attempt exactly once: its metric, its breaker, its gate's push-back, its debit. Dropped without an outcome, by a
+/// cancel or a panic, the attempt counts as dropped by the caller.
 #[derive(Debug)]
 pub(crate) struct Tally {
     exit: Arc<Exit>,
     passage: Passage,
+    /// Dropped with the tally: given back where nothing was sent, kept where nothing settled it.
+    debit: Debit,
     metrics: GatewayMetrics,
     is_ended: bool,
 }
 
 impl Tally {
     pub(crate) fn new(exit: Arc<Exit>, passage: Passage, metrics: GatewayMetrics) -> Self {
-        Self { exit, passage, metrics, is_ended: false }
+        Self { exit, passage, debit: Debit::none(), metrics, is_ended: false }
     }
 
     pub(crate) fn exit(&self) -> &Arc<Exit> {
@@ -60,6 +65,23 @@ impl Tally {
 
     pub(crate) fn endpoint(&self) -> &Arc<Endpoint> {
         self.passage.endpoint()
+    }
+
+    /// The attempt has its tokens.
+    pub(crate) fn hold(&mut self, debit: Debit) {
+        self.debit = debit;
+    }
+
+    /// The attempt has passed the gate.
+    pub(crate) fn enter(&mut self) {
+        self.debit.enter();
+    }
+
+    /// Settles the debit of an answer that has begun, as the verdict on its end says. Before [`Tally::end`].
+    pub(crate) fn settle(&mut self, outcome: Outcome, usage: Option<&TokenUsage>, received_tokens: u64) {
+        if matches!(verdict(outcome).debit, Fate::Settled | Fate::Received) {
+            self.debit.settle(usage, received_tokens);
+        }
     }
 
     /// Asks the breaker again, just before the send. Tripped meanwhile: another way in, or the attempt ends unsent.
@@ -110,6 +132,7 @@ pub(crate) async fn open(
     mut tally: Tally,
     permit: GatePermit,
 ) -> Result<Attempt, Trouble> {
+    tally.debit.send();
     let began = Instant::now();
     let timers = tally.exit().timers;
     let bounds = [

@@ -11,8 +11,10 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::attempt::{Attempt, Tally, open};
+use crate::bucket::{Cost, Debit, Taken, Throttled, Wish};
 use crate::endpoint::Endpoint;
 use crate::error::{CallFailed, GatewayError, failed};
+use crate::estimate::estimate;
 use crate::exit::Exit;
 use crate::hop::Hop;
 use crate::metrics::GatewayMetrics;
@@ -44,6 +46,8 @@ pub(crate) struct Call<'a> {
     pub(crate) is_hedge: bool,
     /// Set when a hedge has begun: then the second hop and those behind it are the hedge's.
     pub(crate) is_hedged: &'a AtomicBool,
+    /// What the request costs in tokens, once a limit asks.
+    pub(crate) estimate: Option<Cost>,
 }
 
 /// Why a hop was left, and what the end of the call says if no other serves.
@@ -52,11 +56,21 @@ struct Left<'a> {
     trouble: Trouble,
 }
 
+/// How an attempt comes to its tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tokens {
+    /// It waits for them.
+    Taken,
+    /// It has waited, and no other hop has any: it goes without.
+    Passed,
+}
+
 impl Call<'_> {
     /// Tries the hops of `chain` in order.
     pub(crate) async fn along(mut self, chain: &Chain) -> Result<LiveStream, GatewayError> {
         // The first reason names the switch, the last failure that was sent names the end.
         let (mut first_left, mut failure, mut nearest) = (None, None::<CallFailed>, None::<Duration>);
+        let mut short_of_tokens = None;
         let need = Need::of(self.request);
         // Context of a hop that found the request too long.
         let mut too_small = None::<u64>;
@@ -68,13 +82,16 @@ impl Call<'_> {
         while let Some(hop) = hops.next() {
             let tried = match self.strikes(hop, need, too_small) {
                 Some(trouble) => Err(Left { exit: &hop.exit, trouble }),
-                None => self.on_hop(hop, hops.peek().is_none()).await?,
+                None => self.on_hop(hop, hops.peek().is_none(), Tokens::Taken).await?,
             };
             let left = match tried {
                 Ok(attempt) => return Ok(self.served(chain, attempt, first_left)),
                 Err(left) => left,
             };
             let outcome = left.trouble.outcome;
+            if outcome == Outcome::NoTokens {
+                short_of_tokens = short_of_tokens.or(Some(hop));
+            }
             first_left.get_or_insert(outcome);
             if outcome.is_closed_off() {
                 nearest = nearest.into_iter().chain(left.trouble.hint).min();
@@ -83,12 +100,24 @@ impl Call<'_> {
             }
             let is_hedges = !self.is_hedge && self.is_hedged.load(Ordering::Relaxed);
             match verdict(outcome).next_hop {
-                Next::No => break,
+                Next::No => {
+                    short_of_tokens = None;
+                    break;
+                }
                 Next::LargerContext => too_small = too_small.max(hop.facts.context_tokens),
                 Next::Yes => {}
             }
             if is_hedges || Instant::now() >= self.end() {
+                short_of_tokens = None;
                 break;
+            }
+        }
+        // Who has said how long it waits is told when to come back instead.
+        if let Some(hop) = short_of_tokens.filter(|_| self.scope.wait.is_none()) {
+            match self.on_hop(hop, true, Tokens::Passed).await? {
+                Ok(attempt) => return Ok(self.served(chain, attempt, first_left)),
+                Err(left) if left.trouble.outcome.is_closed_off() => {}
+                Err(left) => failure = Some(failed(left.exit, left.trouble, self.attempts)),
             }
         }
         // A hop that could never serve does not hide that others will.
@@ -120,7 +149,8 @@ impl Call<'_> {
 
     fn served(&self, chain: &Chain, attempt: Attempt, left: Option<Outcome>) -> LiveStream {
         let served = &attempt.tally.exit().labels;
-        let fallback = left.map(|outcome| {
+        let is_first = Arc::ptr_eq(attempt.tally.exit(), &chain.first().exit);
+        let fallback = left.filter(|_| !is_first).map(|outcome| {
             let from = &chain.first().exit.labels;
             self.metrics.fell_back(from, served, outcome);
             tracing::warn!(from = %from, to = %served, reason = outcome.as_str(), "a call is served by another hop");
@@ -130,11 +160,16 @@ impl Call<'_> {
     }
 
     /// Tries one hop, as often as its outcomes and the bounds allow.
-    async fn on_hop<'h>(&mut self, hop: &'h Hop, is_last: bool) -> Result<Result<Attempt, Left<'h>>, GatewayError> {
+    async fn on_hop<'h>(
+        &mut self,
+        hop: &'h Hop,
+        is_last: bool,
+        tokens: Tokens,
+    ) -> Result<Result<Attempt, Left<'h>>, GatewayError> {
         let body = hop.body(self.request)?;
         let (sent_before, mut avoided) = (self.attempts, None);
         loop {
-            let (trouble, endpoint) = match self.attempt(&hop.exit, &body, is_last, avoided.as_ref()).await {
+            let (trouble, endpoint) = match self.attempt(&hop.exit, &body, is_last, tokens, avoided.as_ref()).await {
                 Ok(attempt) => return Ok(Ok(attempt)),
                 Err(ended) => ended,
             };
@@ -166,6 +201,7 @@ impl Call<'_> {
         exit: &Arc<Exit>,
         body: &Bytes,
         is_last: bool,
+        tokens: Tokens,
         avoided: Option<&Arc<Endpoint>>,
     ) -> Result<Attempt, (Trouble, Option<Arc<Endpoint>>)> {
         let passage = exit.admit(avoided).map_err(|trouble| {
@@ -174,7 +210,13 @@ impl Call<'_> {
         })?;
         let mut tally = Tally::new(Arc::clone(exit), passage, self.metrics.clone());
         tracing::debug!(exit = %exit.labels, endpoint = tally.endpoint().label, "the breaker lets the call pass");
-        // Buckets: tokens are taken here, and given back by the tally when nothing is sent.
+        match self.tokens(exit, tokens).await {
+            Ok(debit) => tally.hold(debit),
+            Err(trouble) => {
+                tally.end(trouble.outcome, None);
+                return Err((trouble, None));
+            }
+        }
         let (until, outcome) = self.waits_until(is_last);
         let began = Instant::now();
         let entered = timeout_at(until, exit.gate.enter()).await;
@@ -184,6 +226,7 @@ impl Call<'_> {
             return Err((Trouble::own(outcome, ""), None));
         };
         tracing::debug!(waited_ms = ms(began.elapsed()), "the gate gives a permit");
+        tally.enter();
         // It may have tripped meanwhile. Another endpoint, or a probe's place, is as good; else nothing is sent.
         if let Err(trouble) = tally.admit_again(avoided) {
             return Err((trouble, None));
@@ -193,6 +236,49 @@ impl Call<'_> {
         open(&self.routes.client, body.clone(), self.scope, self.give_up, tally, gate)
             .await
             .map_err(|trouble| (trouble, Some(endpoint)))
+    }
+
+    /// The tokens of one attempt. It waits for them within the call's patience, on the last hop too: then another hop that
+    /// has some is better, and none at all are better than to wait for ever.
+    async fn tokens(&mut self, exit: &Exit, tokens: Tokens) -> Result<Debit, Trouble> {
+        if exit.quota.is_unlimited() {
+            return Ok(Debit::none());
+        }
+        let estimate = *self.estimate.get_or_insert_with(|| estimate(self.request));
+        let until = self.end().min(self.patience.until());
+        let wish = Wish { tenant: self.scope.task.tenant, estimate, until };
+        if tokens == Tokens::Passed {
+            let passed = exit.quota.pass(&wish, self.end()).await;
+            return passed.ok_or_else(|| Trouble::own(self.out_of_time(), ""));
+        }
+        let began = Instant::now();
+        let taken = exit.quota.take(&wish, |throttled| self.tell(throttled)).await;
+        self.patience.spent_since(began);
+        match taken {
+            Taken::Debit(debit) => Ok(debit),
+            Taken::Exhausted { wait, dimension } => Err(Trouble {
+                message: format!("the {dimension} of the day are used up").into(),
+                ..Trouble::closed_off(Outcome::Exhausted, wait)
+            }),
+            Taken::Impatient { .. } if Instant::now() >= self.end() => Err(Trouble::own(self.out_of_time(), "")),
+            Taken::Impatient { wait } => Err(Trouble::closed_off(Outcome::NoTokens, wait)),
+        }
+    }
+
+    fn tell(&self, throttled: Throttled) {
+        if let Some(to) = &self.scope.throttled {
+            // A caller who has not read the one before needs no second one.
+            drop(to.try_send(throttled));
+        }
+    }
+
+    /// What a call is called whose time is over before anything was sent.
+    fn out_of_time(&self) -> Outcome {
+        if self.scope.deadline.is_some_and(|deadline| deadline <= self.give_up) {
+            Outcome::Deadline
+        } else {
+            Outcome::NoPermit
+        }
     }
 
     /// Until when an attempt waits for its turn, and what it is called when it does not get it.

@@ -43,6 +43,19 @@ pub enum ModelChunk {
     },
 }
 
+impl ModelChunk {
+    /// Bytes of what the model said in it.
+    pub(crate) fn bytes_count(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Reasoning(text) => text.len(),
+            Self::ToolCallStart { name, .. } => name.len(),
+            Self::ToolCallArguments { delta, .. } => delta.len(),
+            // What comes whole has come in pieces before.
+            Self::ReasoningBlock(_) | Self::ToolCall(_) | Self::Usage(_) | Self::Finish { .. } => 0,
+        }
+    }
+}
+
 /// Why the model stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FinishReason {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use penstock_protocol::ErrorCode;
 
 use crate::Outcome;
+use crate::bucket::RedisUrlError;
 use crate::exit::Exit;
 use crate::provider::Trouble;
 
@@ -46,6 +47,9 @@ pub enum BuildError {
         /// Name of the provider.
         provider: String,
     },
+    /// The Redis URL of the limits is none.
+    #[error(transparent)]
+    Redis(#[from] RedisUrlError),
     /// What a hop sets in requests cannot be written as JSON.
     #[error("a hop sets `{name}` to something that is no JSON")]
     Option {
@@ -144,6 +148,7 @@ impl CallFailed {
             | Outcome::TimeBox
             | Outcome::NoPermit
             | Outcome::Exhausted
+            | Outcome::NoTokens
             | Outcome::Tripped
             | Outcome::Parked => ErrorCode::AllExitsDown,
             _ => ErrorCode::ProviderError,
@@ -181,7 +186,8 @@ fn describe(outcome: Outcome) -> &'static str {
         Outcome::Refused => "refused the request",
         Outcome::ContextTooLong => "takes no request of this length",
         Outcome::TimeBox => "gave no first token before the call's time was over",
-        Outcome::Exhausted => "has no room left in its limit",
+        Outcome::Exhausted => "has used up its limit of the day",
+        Outcome::NoTokens => "had no tokens left in its limits in time",
         Outcome::Tripped => "is left alone after failures",
         Outcome::Parked => "is left alone after an answer that no retry mends",
         Outcome::NotCapable => "cannot do what the request needs",

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::bucket::{Buckets, Quota};
 use crate::endpoint::{Endpoint, Passage};
 use crate::error::BuildError;
 use crate::gate::Gate;
@@ -25,6 +26,8 @@ pub(crate) struct Exit {
     /// `DashScope` says `insufficient_quota` when tokens per minute are used up; elsewhere it means no money.
     pub(crate) is_quota_throttle: bool,
     pub(crate) answer_bounds: AnswerBounds,
+    /// Its limits, shared by all processes.
+    pub(crate) quota: Arc<Quota>,
     /// Never empty.
     pub(crate) endpoints: Vec<Arc<Endpoint>>,
     /// Outcomes that its breakers count as failures.
@@ -35,7 +38,12 @@ pub(crate) struct Exit {
 
 impl Exit {
     /// `held`: the same exit before the settings changed; its state goes on.
-    pub(crate) fn new(exit: &settings::Exit, settings: &Settings, held: Option<&Self>) -> Result<Self, BuildError> {
+    pub(crate) fn new(
+        exit: &settings::Exit,
+        settings: &Settings,
+        buckets: &Buckets,
+        held: Option<&Self>,
+    ) -> Result<Self, BuildError> {
         let provider = settings.providers.get(&exit.provider).ok_or_else(|| BuildError::UnknownProvider {
             provider: exit.provider.clone(),
             model: exit.model.clone(),
@@ -58,9 +66,11 @@ impl Exit {
         };
         let is_dash_scope =
             |endpoint: &Arc<Endpoint>| endpoint.url.host_str().is_some_and(|host| host.ends_with(".aliyuncs.com"));
+        let labels = ExitLabels { provider: Arc::from(exit.provider.as_str()), model: Arc::from(exit.model.as_str()) };
         Ok(Self {
             name: exit.clone(),
-            labels: ExitLabels { provider: Arc::from(exit.provider.as_str()), model: Arc::from(exit.model.as_str()) },
+            quota: buckets.quota(&settings.buckets.limits, &labels.provider, &labels.model),
+            labels,
             dialect: provider.dialect,
             gate: held.map_or_else(|| Arc::new(Gate::new(settings.gate)), |held| Arc::clone(&held.gate)),
             timers,

@@ -1,5 +1,5 @@
 //! The process gate of one exit: how many calls run at once, how far apart they start, and that none starts while the
-//! vendor has asked for quiet.
+//! vendor has asked for quiet. Calls that were held up by such a quiet leave spaced, so that they do not all come at once.
 //!
 //! Callers pass in the order in which they came. A permit is held for the whole attempt, so permits bound the connections
 //! to the vendor too. Used by the call path just before an attempt.
@@ -74,22 +74,25 @@ impl Gate {
     }
 
     async fn wait_for_start(&self) {
+        let came = Instant::now();
         let _turn = self.turn.lock().await;
         // Asked again after each sleep: a push-back may have come meanwhile.
-        while let Some(start) = self.start_or_wait() {
+        while let Some(start) = self.start_or_wait(came) {
             sleep_until(start).await;
         }
     }
 
-    /// Takes the start now, or says when to ask again.
-    fn start_or_wait(&self) -> Option<Instant> {
+    /// Takes the start now, or says when to ask again. `came`: when the caller began to wait for it.
+    fn start_or_wait(&self, came: Instant) -> Option<Instant> {
         let now = Instant::now();
         let mut times = self.times();
         let start = times.next_start.max(times.quiet_until);
         if start > now {
             return Some(start);
         }
-        times.next_start = now + self.settings.spacing;
+        let was_held_up = came < times.quiet_until;
+        let spacing = if was_held_up { self.settings.push_back_spacing } else { Duration::ZERO };
+        times.next_start = now + self.settings.spacing.max(spacing);
         None
     }
 
@@ -105,8 +108,9 @@ mod tests {
     use super::*;
 
     fn gate(permits: usize, spacing_ms: u64) -> Arc<Gate> {
-        let push_back = Duration::from_secs(5);
-        Arc::new(Gate::new(GateSettings { permits, spacing: Duration::from_millis(spacing_ms), push_back }))
+        let (spacing, push_back) = (Duration::from_millis(spacing_ms), Duration::from_secs(5));
+        let push_back_spacing = Duration::from_millis(20);
+        Arc::new(Gate::new(GateSettings { permits, spacing, push_back, push_back_spacing }))
     }
 
     /// How long one more caller waits, as far as `limit`.
@@ -173,7 +177,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_push_back_reaches_callers_who_wait_already_and_they_leave_spaced() {
-        let gate = gate(10, 20);
+        let gate = gate(10, 0);
         gate.push_back(Some(Duration::from_secs(1)));
         let waiting: Vec<_> = (0..3)
             .map(|_| {
@@ -192,6 +196,8 @@ mod tests {
             seen.push(waiter.await.unwrap());
         }
         assert!(seen[0] >= 3_500 && seen[1] >= seen[0] + 20 && seen[2] >= seen[1] + 20, "{seen:?}");
+        assert!(waited(&gate, LONG).await.unwrap().as_millis() <= 21, "who comes later is behind them");
+        assert_eq!(waited(&gate, LONG).await, Some(Duration::ZERO), "and then nobody is spaced");
     }
 
     #[tokio::test(start_paused = true)]

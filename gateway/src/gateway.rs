@@ -9,9 +9,11 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use penstock_protocol::TaskKey;
 use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::breaker::{BreakerSnapshot, Forced};
+use crate::bucket::{Buckets, Throttled};
 use crate::cache::{AnswerCache, question};
 use crate::call::Call;
 use crate::error::{BuildError, GatewayError, failed};
@@ -40,13 +42,15 @@ pub struct CallScope {
     pub cache: bool,
     /// Text that is answered, and marked, when no model answers. Not for a request that is itself at fault.
     pub fallback_answer: Option<Arc<str>>,
+    /// Is told when the call has waited long for the vendor's limits. One place is enough: what does not fit is not said.
+    pub throttled: Option<mpsc::Sender<Throttled>>,
 }
 
 impl CallScope {
     /// A call of `task` without a deadline of its own.
     #[must_use]
     pub fn of(task: TaskKey) -> Self {
-        Self { task, deadline: None, wait: None, cache: false, fallback_answer: None }
+        Self { task, deadline: None, wait: None, cache: false, fallback_answer: None, throttled: None }
     }
 }
 
@@ -76,6 +80,7 @@ impl BreakerReport {
 #[derive(Debug)]
 pub struct Gateway {
     routes: ArcSwap<Routes>,
+    buckets: Buckets,
     retry_budget: RetryBudget,
     cache: Arc<AnswerCache>,
     tenants: Arc<Tenants>,
@@ -88,10 +93,12 @@ impl Gateway {
     /// # Errors
     /// When a chain names an unknown provider or none, or a URL or key cannot be used.
     pub fn new(settings: &Settings, metrics: GatewayMetrics) -> Result<Self, BuildError> {
-        let routes = Routes::build(settings, None)?;
+        let buckets = Buckets::new(&settings.buckets, &metrics.buckets)?;
+        let routes = Routes::build(settings, &buckets, None)?;
         let retry_budget = RetryBudget::new(&settings.retry.budget);
         Ok(Self {
             routes: ArcSwap::from_pointee(routes),
+            buckets,
             retry_budget,
             cache: AnswerCache::new(),
             tenants: Arc::default(),
@@ -99,14 +106,19 @@ impl Gateway {
         })
     }
 
-    /// Takes new settings for every call that begins from now on. Breakers, gates and parked exits keep their state.
+    /// Takes new settings for every call that begins from now on. Breakers, gates, limits and parked exits keep their state.
     ///
     /// # Errors
     /// When the settings cannot be used; the old ones stay.
     pub fn reconfigure(&self, settings: &Settings) -> Result<(), BuildError> {
-        let routes = Routes::build(settings, Some(&self.routes.load()))?;
+        let routes = Routes::build(settings, &self.buckets, Some(&self.routes.load()))?;
         self.routes.store(Arc::new(routes));
         Ok(())
+    }
+
+    /// Waits until every settlement of ended calls is sent: before the process ends.
+    pub async fn flush(&self) {
+        self.buckets.flush().await;
     }
 
     /// Every breaker, as it stands.
@@ -225,6 +237,7 @@ impl Gateway {
             attempts: 0,
             is_hedge,
             is_hedged: &is_hedged,
+            estimate: None,
         };
         if routes.hedge_after.is_zero() || chain.hops.len() < 2 {
             return Ok((call(false).along(chain).await?, lease));

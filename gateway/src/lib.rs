@@ -6,6 +6,7 @@
 
 mod attempt;
 pub mod breaker;
+mod bucket;
 mod cache;
 mod call;
 mod chunk;
@@ -13,6 +14,7 @@ mod client;
 mod content;
 mod endpoint;
 mod error;
+mod estimate;
 mod exit;
 mod fields;
 mod gate;
@@ -36,6 +38,7 @@ mod tool;
 mod tool_call;
 mod verdict;
 
+pub use bucket::{RedisUrlError, Throttled};
 pub use chunk::{FinishReason, ModelChunk};
 pub use client::install_tls_provider;
 pub use content::{Content, Image, ImageSource, Part};

@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::breaker::BreakerState;
+use crate::bucket::BucketMetrics;
 use crate::{BreakerReport, Outcome};
 
 /// Upper bounds in seconds: fine where a fast model answers, up to the largest first-token timer.
@@ -26,6 +27,7 @@ pub struct GatewayMetrics {
     hedges: Family<HedgeLabels, Counter>,
     cached: Family<CacheLabels, Counter>,
     fallback_answers: Counter,
+    pub(crate) buckets: BucketMetrics,
     breakers: Family<BreakerLabels, Gauge>,
 }
 
@@ -87,6 +89,7 @@ impl GatewayMetrics {
             hedges: Family::default(),
             cached: Family::default(),
             fallback_answers: Counter::default(),
+            buckets: BucketMetrics::register(registry),
             breakers: Family::default(),
         };
         registry.register("model_calls", "Attempts on a provider and model, by how they ended", metrics.calls.clone());

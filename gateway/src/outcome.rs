@@ -35,8 +35,10 @@ pub enum Outcome {
     Deadline,
     /// The process gate gave no permit in time; nothing was sent.
     NoPermit,
-    /// The exit's own limit (of a day, or beyond the caller's patience) is used up; nothing was sent.
+    /// A limit of the day is used up; nothing was sent.
     Exhausted,
+    /// The limits of the minute had no room within the caller's patience; nothing was sent.
+    NoTokens,
     /// The breaker is tripped; nothing was sent.
     Tripped,
     /// The exit is left alone for a while after an answer that no retry mends; nothing was sent.
@@ -49,7 +51,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::CleanEnd,
         Self::Connect,
         Self::Server,
@@ -67,6 +69,7 @@ impl Outcome {
         Self::Deadline,
         Self::NoPermit,
         Self::Exhausted,
+        Self::NoTokens,
         Self::Tripped,
         Self::Parked,
         Self::NotCapable,
@@ -102,6 +105,7 @@ impl Outcome {
             Self::Deadline => "deadline",
             Self::NoPermit => "no_permit",
             Self::Exhausted => "exhausted",
+            Self::NoTokens => "no_tokens",
             Self::Tripped => "tripped",
             Self::Parked => "parked",
             Self::NotCapable => "not_capable",
@@ -118,6 +122,6 @@ impl Outcome {
     /// Whether the exit was closed off and nothing was sent.
     #[must_use]
     pub fn is_closed_off(self) -> bool {
-        matches!(self, Self::Exhausted | Self::Tripped | Self::Parked)
+        matches!(self, Self::Exhausted | Self::NoTokens | Self::Tripped | Self::Parked)
     }
 }

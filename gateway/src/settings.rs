@@ -7,6 +7,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 pub use crate::breaker::{BreakerSettings, RateSettings};
+pub use crate::bucket::{BucketSettings, Carve, LimitTable, Limits, LinkSettings, WaitSettings};
 pub use crate::provider::Dialect;
 use crate::{Fields, Outcome};
 
@@ -37,6 +38,8 @@ pub struct Settings {
     pub hedge_after: Duration,
     /// Exact answers kept for who wants them.
     pub cache: CacheSettings,
+    /// Limits of the vendors' accounts, shared by all processes.
+    pub buckets: BucketSettings,
     /// Idle connections kept open for each provider. Busy ones are bounded by the gates' permits.
     pub idle_connections_max: usize,
 }
@@ -172,6 +175,8 @@ pub struct GateSettings {
     pub spacing: Duration,
     /// How long no call starts after a 429 that names no time.
     pub push_back: Duration,
+    /// Least time between two starts of calls that such a pause had held up.
+    pub push_back_spacing: Duration,
 }
 
 /// Tries before the first token.

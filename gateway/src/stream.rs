@@ -30,7 +30,12 @@ pub(crate) struct LiveStream {
     fallback: Option<Fallback>,
     provider: Arc<str>,
     model: Arc<str>,
+    /// Bytes of the answer that were given out.
+    received_bytes: usize,
 }
+
+/// Bytes of an answer for one token, where its vendor counted nothing.
+const BYTES_PER_TOKEN: usize = 4;
 
 /// That another hop than the first serves, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +63,7 @@ impl LiveStream {
             fallback,
             provider,
             model,
+            received_bytes: 0,
         }
     }
 
@@ -104,6 +110,7 @@ impl LiveStream {
                 self.close().await;
             }
             if let Some(chunk) = self.answer.next_chunk() {
+                self.received_bytes = self.received_bytes.saturating_add(chunk.bytes_count());
                 return Some(Ok(match chunk {
                     ModelChunk::Usage(usage) => ModelChunk::Usage(self.named(usage)),
                     other => other,
@@ -137,7 +144,7 @@ impl LiveStream {
         // Taken, so that a reader who leaves now frees both.
         let _permit = self.permit.take();
         if let Some(response) = self.response.take() {
-            self.tally.end(Outcome::CleanEnd, None);
+            self.end(Outcome::CleanEnd, None);
             drain(response).await;
         }
     }
@@ -146,7 +153,7 @@ impl LiveStream {
         self.response = None;
         self.permit = None;
         let outcome = after_first_token(trouble.outcome);
-        self.tally.end(outcome, trouble.hint);
+        self.end(outcome, trouble.hint);
         let failed = failed(self.tally.exit(), Trouble { outcome, ..trouble }, self.attempts);
         tracing::warn!(
             provider = &*failed.provider,
@@ -157,8 +164,21 @@ impl LiveStream {
         failed
     }
 
+    fn end(&mut self, outcome: Outcome, hint: Option<Duration>) {
+        let received = u64::try_from(self.received_bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
+        self.tally.settle(outcome, self.answer.usage(), received);
+        self.tally.end(outcome, hint);
+    }
+
     fn named(&self, usage: TokenUsage) -> TokenUsage {
         TokenUsage { provider: Some(self.provider.to_string()), model: Some(self.model.to_string()), ..usage }
+    }
+}
+
+impl Drop for LiveStream {
+    fn drop(&mut self) {
+        // After an end this changes nothing.
+        self.end(Outcome::Dropped, None);
     }
 }
 

@@ -91,10 +91,13 @@ pub(crate) const fn verdict(outcome: Outcome) -> Verdict {
         Outcome::ContextTooLong => row(Neutral, Again::No, Next::LargerContext, Debit::Kept, Charge::Nothing),
         Outcome::Total | Outcome::Deadline => row(Neutral, Again::No, Next::No, Debit::Received, Charge::Received),
         Outcome::TimeBox => row(Neutral, Again::No, Next::No, Debit::Kept, Charge::Nothing),
-        Outcome::Dropped => row(Neutral, Again::No, Next::No, Debit::Kept, Charge::Swept),
-        Outcome::NoPermit | Outcome::Exhausted | Outcome::Tripped | Outcome::Parked | Outcome::NotCapable => {
-            row(Neutral, Again::No, Next::Yes, Debit::None, Charge::Unchanged)
-        }
+        Outcome::Dropped => row(Neutral, Again::No, Next::No, Debit::Received, Charge::Swept),
+        Outcome::NoPermit
+        | Outcome::Exhausted
+        | Outcome::NoTokens
+        | Outcome::Tripped
+        | Outcome::Parked
+        | Outcome::NotCapable => row(Neutral, Again::No, Next::Yes, Debit::None, Charge::Unchanged),
     }
 }
 
@@ -131,6 +134,7 @@ impl Outcome {
                 | Self::TimeBox
                 | Self::NoPermit
                 | Self::Exhausted
+                | Self::NoTokens
                 | Self::Tripped
                 | Self::Parked
         )

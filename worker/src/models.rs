@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use penstock_config::{CountedOutcome, LiveSettings, Settings, secret_from_env};
 use penstock_gateway::settings::{
-    AnswerBounds, BreakerSettings, CacheSettings, Dialect, Endpoint, Exit, GateSettings, Hop, HopOptions, Model,
-    ParkingSettings, Provider, RateSettings, RetryBudgetSettings, RetrySettings, Timers,
+    AnswerBounds, BreakerSettings, BucketSettings, CacheSettings, Dialect, Endpoint, Exit, GateSettings, Hop,
+    HopOptions, Model, ParkingSettings, Provider, RateSettings, RetryBudgetSettings, RetrySettings, Timers,
 };
 use penstock_gateway::{BuildError, Fields, Gateway, GatewayMetrics, Outcome};
 use penstock_telemetry::Metrics;
@@ -39,7 +39,12 @@ fn gateway_settings(settings: &Settings) -> Result<penstock_gateway::Settings, B
         chains,
         models: settings.models.iter().map(|(name, given)| (exit(name), model(given))).collect(),
         timers: Timers { connect: g.connect, first_token: g.first_token, idle: g.idle, total: g.total },
-        gate: GateSettings { permits: g.permits, spacing: g.spacing, push_back: g.push_back },
+        gate: GateSettings {
+            permits: g.permits,
+            spacing: g.spacing,
+            push_back: g.push_back,
+            push_back_spacing: g.push_back_spacing,
+        },
         retry: RetrySettings {
             attempts: g.attempts_per_hop,
             time_box: g.time_box,
@@ -57,6 +62,7 @@ fn gateway_settings(settings: &Settings) -> Result<penstock_gateway::Settings, B
         },
         breaker: breaker(&settings.breaker),
         parking: ParkingSettings { plan_exhausted: g.parked_plan, denied: g.parked_denied },
+        buckets: BucketSettings::from_settings(settings),
         idle_connections_max: g.idle_connections_max,
     })
 }

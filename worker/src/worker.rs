@@ -108,6 +108,7 @@ pub(crate) async fn run(loaded: Loaded) -> anyhow::Result<()> {
         parts.leases.stop_all(Stop::HandBack);
         drop(tokio::time::timeout(HAND_BACK, attempts.wait()).await);
     }
+    drop(tokio::time::timeout(HAND_BACK, parts.gateway.flush()).await);
     // A blocking call, but of a thread that waits for one bounded answer only.
     tokio::task::block_in_place(|| heartbeat.leave());
     tracing::info!(left = attempts.len(), "the worker is gone");

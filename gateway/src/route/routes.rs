@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::inspection::inspect;
 use super::{Chain, Facts};
+use crate::bucket::Buckets;
 use crate::client::http_client;
 use crate::error::BuildError;
 use crate::exit::Exit;
@@ -36,7 +37,7 @@ struct ClientSettings {
 
 impl Routes {
     /// `held`: the routes before the settings changed.
-    pub(crate) fn build(settings: &Settings, held: Option<&Self>) -> Result<Self, BuildError> {
+    pub(crate) fn build(settings: &Settings, buckets: &Buckets, held: Option<&Self>) -> Result<Self, BuildError> {
         let mut exits = HashMap::<_, Arc<Exit>>::new();
         let mut chains = BTreeMap::new();
         for (name, hops) in &settings.chains {
@@ -46,7 +47,7 @@ impl Routes {
                     Some(exit) => Arc::clone(exit),
                     None => {
                         let held = held.and_then(|held| held.exits.get(&hop.exit));
-                        let exit = Arc::new(Exit::new(&hop.exit, settings, held.map(|exit| &**exit))?);
+                        let exit = Arc::new(Exit::new(&hop.exit, settings, buckets, held.map(|exit| &**exit))?);
                         exits.insert(hop.exit.clone(), Arc::clone(&exit));
                         exit
                     }

@@ -88,12 +88,12 @@ fn a_passed_deadline_is_final() {
 
 #[test]
 fn a_dropped_call_is_nobodys() {
-    judged(Outcome::Dropped, (Report::Neutral, Again::No, Next::No, Debit::Kept, Charge::Swept), false);
+    judged(Outcome::Dropped, (Report::Neutral, Again::No, Next::No, Debit::Received, Charge::Swept), false);
 }
 
 #[test]
 fn a_call_that_was_never_sent_costs_nothing_and_goes_elsewhere_at_once() {
-    for outcome in [Outcome::NoPermit, Outcome::Exhausted, Outcome::Tripped, Outcome::Parked] {
+    for outcome in [Outcome::NoPermit, Outcome::Exhausted, Outcome::NoTokens, Outcome::Tripped, Outcome::Parked] {
         judged(outcome, (Report::Neutral, Again::No, Next::Yes, Debit::None, Charge::Unchanged), true);
     }
     let columns = (Report::Neutral, Again::No, Next::Yes, Debit::None, Charge::Unchanged);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use penstock_gateway::settings::{
-    AnswerBounds, BreakerSettings, CacheSettings, Dialect, Exit, GateSettings, Hop, HopOptions, ParkingSettings,
-    Provider, RetryBudgetSettings, RetrySettings, Timers,
+    AnswerBounds, BreakerSettings, BucketSettings, CacheSettings, Dialect, Exit, GateSettings, Hop, HopOptions,
+    ParkingSettings, Provider, RetryBudgetSettings, RetrySettings, Timers,
 };
 use penstock_gateway::{
     CallFailed, CallScope, ChatMessage, Gateway, GatewayError, GatewayMetrics, ModelChunk, ModelRequest, ModelStream,
@@ -58,7 +58,12 @@ pub(crate) fn settings(base_url: &str) -> Settings {
             idle: Duration::from_secs(5),
             total: Duration::from_secs(10),
         },
-        gate: GateSettings { permits: 64, spacing: Duration::ZERO, push_back: Duration::from_millis(400) },
+        gate: GateSettings {
+            permits: 64,
+            spacing: Duration::ZERO,
+            push_back: Duration::from_millis(400),
+            push_back_spacing: Duration::ZERO,
+        },
         retry: retry(2, Duration::from_secs(10)),
         breaker: BreakerSettings { failures: 0, ..BreakerSettings::default() },
         parking: ParkingSettings { plan_exhausted: Duration::from_secs(300), denied: Duration::from_secs(60) },
@@ -66,6 +71,7 @@ pub(crate) fn settings(base_url: &str) -> Settings {
         tenant_calls_max: 0,
         hedge_after: Duration::ZERO,
         cache: CacheSettings { bytes_max: 1 << 20, answer_bytes_max: 1 << 16, keep: Duration::from_secs(60) },
+        buckets: BucketSettings::default(),
         idle_connections_max: 64,
     }
 }

@@ -11,6 +11,7 @@ mod failure;
 mod fallback;
 mod hedge;
 mod house;
+mod limits;
 mod retry;
 mod tenant;
 mod timer;

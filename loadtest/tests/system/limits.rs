@@ -105,3 +105,21 @@ async fn a_revoked_key_stops_working_at_every_door_and_on_every_socket() {
     assert_eq!(closed.await.expect("the socket ends within 2 s"), Some(4401));
     house.take_down().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_long_for_a_vendors_limit_tells_its_client_and_is_served() {
+    // One call at once, the next after three seconds; both workers share it.
+    let plan = Plan::default().workers(2).set("limits.default.rpm", 20).set("buckets.told_ms", 200);
+    let house = House::build(plan).await;
+    let client = house.client();
+    let (first, second) = (client.submit("instant", "first").await, client.submit("instant", "second").await);
+    let (first, second) =
+        (client.follow(first, Duration::from_secs(60)).await, client.follow(second, Duration::from_secs(60)).await);
+    let all = first.events.iter().chain(&second.events);
+    let told: Vec<_> = all.filter(|event| event["name"] == "penstock.throttled").collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0]["value"]["waitedMs"].as_u64() >= Some(200), "{told:?}");
+    assert!(first.end()["type"] == "RUN_FINISHED" && second.end()["type"] == "RUN_FINISHED");
+    assert_eq!(house.provider_stats().await["calls"], 2);
+    house.take_down().await;
+}

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::{ConfigError, Settings};
+use crate::{Carve, ConfigError, Hop, Limit, Settings};
 
 /// A door's commit may come this late after its admission (design law 3); the reconciler must wait longer.
 const COMMIT_MS_MAX: u64 = 10_000;
@@ -38,7 +38,7 @@ impl Findings {
 }
 
 fn ranges(settings: &Settings, f: &mut Findings) {
-    let Settings { redis, mysql, api, queue, events, worker, gateway, schedule, webhook, .. } = settings;
+    let Settings { redis, mysql, api, queue, events, worker, gateway, buckets, schedule, webhook, .. } = settings;
     f.ms("redis.admission_timeout_ms", redis.admission_timeout, 5, 5000);
     f.ms("redis.connect_timeout_ms", redis.connect_timeout, 100, 60_000);
     f.range("mysql.pool_max", mysql.pool_max, 4, 200);
@@ -130,6 +130,17 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.ms("gateway.parked_plan_ms", gateway.parked_plan, 0, 86_400_000);
     f.ms("gateway.parked_denied_ms", gateway.parked_denied, 0, 86_400_000);
     f.range("gateway.idle_connections_max", gateway.idle_connections_max, 0, 10_000);
+    f.ms("gateway.push_back_spacing_ms", gateway.push_back_spacing, 0, 10_000);
+    f.ms("buckets.timeout_ms", buckets.timeout, 5, 5000);
+    f.ms("buckets.cool_down_ms", buckets.cool_down, 100, 600_000);
+    f.require(buckets.local_share > 0.0 && buckets.local_share <= 1.0, || {
+        format!("buckets.local_share = {}: must be above 0, to 1", buckets.local_share)
+    });
+    f.ms("buckets.told_ms", buckets.told, 0, 3_600_000);
+    f.range("buckets.waiting_max", buckets.waiting_max, 1, 1_000_000);
+    f.range("buckets.ahead", buckets.ahead, 1, 10_000);
+    f.ms("buckets.pass_spacing_ms", buckets.pass_spacing, 0, 600_000);
+    f.range("buckets.pass_share", buckets.pass_share, 0.0, 1.0);
 }
 
 fn breaker(settings: &Settings, f: &mut Findings) {
@@ -226,6 +237,9 @@ fn names(settings: &Settings, f: &mut Findings) {
             });
         }
     }
+    for (name, limit) in &settings.limits {
+        limits(name, limit, settings, f);
+    }
     for (name, agent) in &settings.agents {
         f.require(is_name(name, 64), || format!("agents.{name}: a name is 1 to 64 of a-z 0-9 -"));
         f.require(settings.chains.contains_key(&agent.chain), || {
@@ -272,6 +286,49 @@ fn names(settings: &Settings, f: &mut Findings) {
             format!("{}: must be at most worker.attempt_ms_max", path("total_ms"))
         });
     }
+}
+
+/// One section of limits: its ranges, and that it names something that is there.
+fn limits(name: &str, limit: &Limit, settings: &Settings, f: &mut Findings) {
+    let at = |key: &str| format!("limits.{name:?}.{key}");
+    for (key, value, most) in [
+        ("rpm", limit.rpm, 1_000_000_000),
+        ("tpm", limit.tpm, 1_000_000_000_000),
+        ("input_tpm", limit.input_tpm, 1_000_000_000_000),
+        ("output_tpm", limit.output_tpm, 1_000_000_000_000),
+        ("ipm", limit.ipm, 1_000_000_000),
+        ("rpd", limit.rpd, 1_000_000_000_000),
+        ("tpd", limit.tpd, 1_000_000_000_000),
+        ("largest_call_tokens", limit.largest_call_tokens, 1_000_000_000),
+    ] {
+        f.range(&at(key), value, 0, most);
+    }
+    if let Some(burst) = limit.burst {
+        f.ms(&at("burst_ms"), burst, 100, 57_000);
+    }
+    if limit.carve == Some(Carve::LargestCall) {
+        f.require(limit.largest_call_tokens > 0, || {
+            format!("{} = \"largest_call\": name the tokens of that call in largest_call_tokens", at("carve"))
+        });
+        let least = [limit.tpm, limit.input_tpm, limit.output_tpm].into_iter().filter(|tokens| *tokens > 0).min();
+        f.require(least.is_none_or(|least| limit.largest_call_tokens < least), || {
+            format!(
+                "{} = {}: must be less than every limit of tokens",
+                at("largest_call_tokens"),
+                limit.largest_call_tokens
+            )
+        });
+    }
+    // A limit that matches nothing would be shown and never enforced.
+    let provider = name.split_once('/').map_or(name, |(provider, _)| provider);
+    f.require(name == "default" || settings.providers.contains_key(provider), || {
+        format!("limits.{name:?}: `{provider}` is not in [providers]")
+    });
+    let mut hops = settings.chains.values().flat_map(|chain| &chain.hops);
+    let is_served = |hop: &Hop| name.split_once('/') == Some((hop.exit.provider.as_str(), hop.exit.model.as_str()));
+    f.require(!name.contains('/') || hops.any(is_served), || {
+        format!("limits.{name:?}: no chain has this provider/model, so nothing would be limited")
+    });
 }
 
 fn is_name(text: &str, most: usize) -> bool {

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use crate::{ConfigError, DEFAULT_TOML, Settings, check};
 
 /// Sections whose keys are names chosen by the operator: a file that has the section replaces the defaults' names.
-pub(crate) const NAMED: [&str; 4] = ["providers", "models", "chains", "agents"];
+pub(crate) const NAMED: [&str; 5] = ["providers", "models", "chains", "limits", "agents"];
 /// Short environment names that other tools share.
 const SHORT: [(&str, &str); 3] =
     [("REDIS_URL", "redis.url"), ("DATABASE_URL", "mysql.url"), ("RUST_LOG", "log.filter")];

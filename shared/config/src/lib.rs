@@ -11,6 +11,7 @@ mod duration;
 mod error;
 mod hot;
 mod layers;
+mod limit;
 mod live;
 mod metrics;
 mod network;
@@ -20,6 +21,7 @@ mod watcher;
 
 pub use error::ConfigError;
 pub use layers::{Loaded, Origin, load};
+pub use limit::{BucketStart, Buckets, Carve, DayReset, DayResetError, Limit};
 pub use live::LiveSettings;
 pub use metrics::SettingsMetrics;
 pub use network::{Network, NetworkError};

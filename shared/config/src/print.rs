@@ -33,9 +33,16 @@ fn section(out: &mut String, loaded: &Loaded, table: &Table, at: &str) {
     }
     for (key, value) in tables {
         if let Value::Table(below) = value {
-            section(out, loaded, below, &if at.is_empty() { key.clone() } else { format!("{at}.{key}") });
+            let key = quoted(key);
+            section(out, loaded, below, &if at.is_empty() { key } else { format!("{at}.{key}") });
         }
     }
+}
+
+/// A name as TOML writes it.
+fn quoted(key: &str) -> String {
+    let is_bare = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    if is_bare { key.to_owned() } else { format!("{key:?}") }
 }
 
 /// A URL without its user and password.

@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 
 use crate::duration::ms;
+use crate::limit::{Buckets, Limit};
 use crate::network::Network;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -30,6 +31,8 @@ pub struct Settings {
     #[serde(default)]
     pub models: BTreeMap<ExitName, Model>,
     pub chains: BTreeMap<String, Chain>,
+    pub buckets: Buckets,
+    pub limits: BTreeMap<String, Limit>,
     pub agents: BTreeMap<String, Agent>,
 }
 
@@ -181,6 +184,8 @@ pub struct Gateway {
     pub spacing: Duration,
     #[serde(rename = "push_back_ms", deserialize_with = "ms")]
     pub push_back: Duration,
+    #[serde(rename = "push_back_spacing_ms", deserialize_with = "ms")]
+    pub push_back_spacing: Duration,
     pub attempts_per_hop: u32,
     #[serde(rename = "time_box_ms", deserialize_with = "ms")]
     pub time_box: Duration,

@@ -1,10 +1,12 @@
 //! One model call, streamed into the task's events.
 
 use std::pin::pin;
+use std::time::Duration;
 
-use penstock_gateway::{CallScope, Gateway, GatewayError, ModelChunk, ModelRequest, Origin};
+use penstock_gateway::{CallScope, Gateway, GatewayError, ModelChunk, ModelRequest, Origin, Throttled};
 use penstock_protocol::Event;
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use super::{Account, Output};
 use crate::claim::{Lease, Stop};
@@ -54,10 +56,19 @@ impl Turn<'_> {
         answer: &mut Answer,
     ) -> Result<(), Interrupted> {
         let mut stopped = pin!(self.lease.stopped());
-        let mut stream = tokio::select! {
-            biased;
-            why = &mut stopped => return Err(Interrupted::Stop(why)),
-            stream = self.gateway.stream(request, &self.scope) => stream.map_err(Interrupted::Failed)?,
+        let (told, mut throttled) = mpsc::channel(1);
+        let scope = CallScope { throttled: Some(told), ..self.scope.clone() };
+        let mut opening = pin!(self.gateway.stream(request, &scope));
+        let mut stream = loop {
+            tokio::select! {
+                biased;
+                why = &mut stopped => return Err(Interrupted::Stop(why)),
+                stream = &mut opening => break stream.map_err(Interrupted::Failed)?,
+                Some(throttled) = throttled.recv() => {
+                    output.push(throttled_event(&throttled));
+                    output.flush().await.map_err(Interrupted::Stop)?;
+                }
+            }
         };
         answer.origin = stream.origin();
         match answer.origin {
@@ -112,6 +123,17 @@ impl Turn<'_> {
         }
         ended
     }
+}
+
+/// Tells the client that the vendor's limits hold its call up.
+fn throttled_event(throttled: &Throttled) -> Event {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let value = json!({
+        "model": format!("{}/{}", throttled.provider, throttled.model),
+        "waitedMs": ms(throttled.waited),
+        "waitMsMax": ms(throttled.wait_max),
+    });
+    Event::Custom { name: "penstock.throttled".to_owned(), value }
 }
 
 impl Answer {
