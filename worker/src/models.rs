@@ -1,9 +1,10 @@
-//! Builds the model gateway from the settings.
+//! Builds the model gateway from the settings, and again when they change.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_config::{Settings, secret_from_env};
+use penstock_config::{LiveSettings, Settings, secret_from_env};
 use penstock_gateway::settings::{
     AnswerBounds, BreakerSettings, CacheSettings, Dialect, Exit, GateSettings, Hop, HopOptions, ParkingSettings,
     Provider, RetryBudgetSettings, RetrySettings, Timers,
@@ -11,8 +12,23 @@ use penstock_gateway::settings::{
 use penstock_gateway::{BuildError, Gateway, GatewayMetrics};
 use penstock_telemetry::Metrics;
 
-/// The gateway of this process. A provider whose key variable is not set is called without a key, and warned of.
+/// The gateway of this process.
 pub(crate) fn gateway(settings: &Settings, metrics: &Metrics) -> Result<Gateway, BuildError> {
+    Gateway::new(&gateway_settings(settings), metrics.register(GatewayMetrics::register))
+}
+
+/// Lets the gateway follow the settings. A call under way keeps those that it began with.
+pub(crate) async fn follow(mut live: LiveSettings, gateway: Arc<Gateway>) {
+    loop {
+        let settings = live.changed().await;
+        if let Err(error) = gateway.reconfigure(&gateway_settings(&settings)) {
+            tracing::error!(%error, "the gateway cannot use the changed settings; it goes on with those before");
+        }
+    }
+}
+
+/// A provider whose key variable is not set is called without a key, and warned of.
+fn gateway_settings(settings: &Settings) -> penstock_gateway::Settings {
     let providers = settings.providers.iter().map(|(name, provider)| {
         let api_key = secret_from_env(&provider.api_key_env);
         if api_key.is_none() && !provider.api_key_env.is_empty() {
@@ -33,7 +49,7 @@ pub(crate) fn gateway(settings: &Settings, metrics: &Metrics) -> Result<Gateway,
         (name.clone(), chain.hops.iter().map(hop).collect())
     });
     let g = &settings.gateway;
-    let settings = penstock_gateway::Settings {
+    penstock_gateway::Settings {
         providers: providers.collect(),
         chains: chains.collect(),
         timers: Timers { connect: g.connect, first_token: g.first_token, idle: g.idle, total: g.total },
@@ -57,6 +73,5 @@ pub(crate) fn gateway(settings: &Settings, metrics: &Metrics) -> Result<Gateway,
             keep: g.cache_keep,
         },
         idle_connections_max: g.idle_connections_max,
-    };
-    Gateway::new(&settings, metrics.register(GatewayMetrics::register))
+    }
 }

@@ -1,5 +1,6 @@
 //! The command line. Results go to standard output and nothing else does; what went wrong goes to standard error.
 
+mod check;
 mod key;
 mod print;
 mod probe;
@@ -42,6 +43,12 @@ enum Command {
         /// The file.
         file: PathBuf,
     },
+    /// Compare the queue with the truth in MySQL; fails when they differ. Safe while the system runs.
+    Check {
+        /// Mend what differs.
+        #[arg(long)]
+        repair: bool,
+    },
     /// Create, list and revoke tenants.
     #[command(subcommand)]
     Tenant(tenant::TenantCommand),
@@ -82,6 +89,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
             penstock_config::load(Some(&file)).context("the settings were refused")?;
             print::line("the settings are complete and consistent")
         }
+        Command::Check { repair } => check::run(load()?.settings, repair),
         Command::Tenant(command) => with_store(&load()?, async |store| tenant::run(store, command).await),
         Command::Key(command) => with_store(&load()?, async |store| key::run(store, command).await),
         Command::Openapi => print::line(crate::openapi::document()?.trim_end()),

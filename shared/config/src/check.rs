@@ -37,9 +37,10 @@ impl Findings {
 }
 
 fn ranges(settings: &Settings, f: &mut Findings) {
-    let Settings { redis, mysql, api, queue, events, worker, gateway, .. } = settings;
+    let Settings { redis, mysql, api, queue, events, worker, gateway, retention, .. } = settings;
     f.ms("redis.admission_timeout_ms", redis.admission_timeout, 5, 5000);
     f.ms("redis.connect_timeout_ms", redis.connect_timeout, 100, 60_000);
+    f.ms("redis.judge_every_ms", redis.judge_every, 1000, 86_400_000);
     f.range("mysql.pool_max", mysql.pool_max, 4, 200);
     f.ms("mysql.timeout_ms", mysql.timeout, 100, 60_000);
     f.range("mysql.batch_rows_max", mysql.batch_rows_max, 1, 256);
@@ -91,10 +92,14 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.range("gateway.event_bytes_max", gateway.event_bytes_max, 1024, 64 << 20);
     f.range("gateway.body_bytes_max", gateway.body_bytes_max, gateway.event_bytes_max, 1 << 30);
     f.range("gateway.idle_connections_max", gateway.idle_connections_max, 0, 10_000);
+    f.range("retention.ended_days", retention.ended_days, 0, 36_500);
+    f.range("retention.failed_days", retention.failed_days, 0, 36_500);
+    f.range("retention.rows_max", retention.rows_max, 1, 1000);
+    f.ms("retention.sweep_every_ms", retention.sweep_every, 100, 3_600_000);
 }
 
 fn between(settings: &Settings, f: &mut Findings) {
-    let Settings { redis, mysql, api, queue, worker, gateway, .. } = settings;
+    let Settings { redis, mysql, api, queue, worker, gateway, retention, .. } = settings;
     f.require(queue.lease > 3 * queue.beat_every, || {
         format!(
             "queue.lease_ms = {}: must be more than three beats (queue.beat_every_ms = {})",
@@ -124,6 +129,12 @@ fn between(settings: &Settings, f: &mut Findings) {
         format!(
             "queue.reconcile_age_min_ms = {}: must be more than {COMMIT_MS_MAX}, the time that a door may take to commit",
             queue.reconcile_age_min.as_millis()
+        )
+    });
+    f.require(retention.failed_days == 0 || retention.failed_days >= retention.ended_days, || {
+        format!(
+            "retention.failed_days = {}: must be 0 or at least retention.ended_days = {}",
+            retention.failed_days, retention.ended_days
         )
     });
     f.require(gateway.first_token < gateway.total, || {

@@ -24,7 +24,7 @@ pub use metrics::SettingsMetrics;
 pub use print::{effective, reference};
 pub use settings::{
     Agent, Api, Chain, Deployment, Dialect, Events, Gateway, Hop, Log, LogFormat, Mysql, Provider, Queue, Redis,
-    Settings, Worker,
+    Retention, Settings, Worker,
 };
 pub use watcher::Watcher;
 

@@ -21,6 +21,7 @@ pub struct Settings {
     pub events: Events,
     pub worker: Worker,
     pub gateway: Gateway,
+    pub retention: Retention,
     pub log: Log,
     pub providers: BTreeMap<String, Provider>,
     pub chains: BTreeMap<String, Chain>,
@@ -43,6 +44,8 @@ pub struct Redis {
     pub script_timeout: Duration,
     #[serde(rename = "connect_timeout_ms", deserialize_with = "ms")]
     pub connect_timeout: Duration,
+    #[serde(rename = "judge_every_ms", deserialize_with = "ms")]
+    pub judge_every: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -164,6 +167,16 @@ pub struct Gateway {
     pub event_bytes_max: usize,
     pub body_bytes_max: usize,
     pub idle_connections_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retention {
+    pub ended_days: u64,
+    pub failed_days: u64,
+    pub rows_max: u32,
+    #[serde(rename = "sweep_every_ms", deserialize_with = "ms")]
+    pub sweep_every: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -9,11 +9,12 @@ mod error;
 pub mod fixture;
 mod key;
 mod pool;
+mod repeat;
 mod task;
 mod tenant;
 
 pub use error::StoreError;
 pub use key::{KeyRow, NewKey};
 pub use pool::Store;
-pub use task::{Accepted, Claimed, End, Ended, ListFilter, NewTask, Page, TaskRow};
+pub use task::{Accepted, Claimed, End, Ended, ListFilter, NewTask, OldTasks, Page, TaskRow};
 pub use tenant::TenantRow;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use penstock_protocol::{Event, EventId, Status, TaskKey, event::Outcome};
+use penstock_queue::AuditPart;
 use penstock_queue::fixture::{Value, from_redis_value};
 
 use crate::patience::sql;
@@ -180,8 +181,18 @@ impl World {
         same("weights", stat("weights"), weights)?;
         same("used slots", stat("used"), size("ready") + size("leases"))?;
         same("held", stat("held"), size("held"))?;
+        self.judge_audit().await?;
         if weights > 0.0 && stat("used") < stat("slots") {
             return Err(format!("{} of {} slots are used while a tenant may run", stat("used"), stat("slots")));
+        }
+        Ok(())
+    }
+
+    /// What the audit of a running system would say of a sound book: nothing.
+    async fn judge_audit(&self) -> Law {
+        for part in AuditPart::ALL {
+            let page = self.test.queue.audit(part, None, 1000, false).await.unwrap();
+            same(format!("findings of an audit of {part:?}"), page.findings, Vec::new())?;
         }
         Ok(())
     }

@@ -5,12 +5,14 @@ mod cancel;
 mod claim;
 mod end;
 mod many;
+mod old;
 mod read;
 mod row;
 
 pub use accept::{Accepted, NewTask};
 pub use claim::Claimed;
 pub use end::{End, Ended};
+pub use old::OldTasks;
 pub use read::{ListFilter, Page};
 pub use row::TaskRow;
 
