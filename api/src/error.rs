@@ -149,10 +149,22 @@ impl Problem {
             .task(task_id)
     }
 
+    /// The task has not ended, so there is nothing to repeat.
+    pub fn not_ended(task_id: TaskId) -> Self {
+        Self::new(ProblemCode::NotEnded, "the task has not ended; replay it afterwards").after(5000).task(task_id)
+    }
+
     /// The id or idempotency key belongs to a task with another body.
     pub fn body_differs(task_id: TaskId) -> Self {
         let detail = "this task_id or Idempotency-Key was used with another body; take a new one for a new task";
         Self::new(ProblemCode::BodyDiffers, detail).task(task_id)
+    }
+
+    /// Another task of the conversation has not ended, and the request does not wait for it.
+    pub fn thread_busy(retry_after_ms: u64) -> Self {
+        let detail =
+            "another task of this thread has not ended; wait for it, or send `on_busy_thread` queue or interrupt";
+        Self::new(ProblemCode::ThreadBusy, detail).after(retry_after_ms)
     }
 
     /// The queue holds all that it may.
@@ -259,6 +271,12 @@ impl Problem {
     #[must_use]
     pub fn for_agui(self) -> Self {
         Self { is_agui: true, ..self }
+    }
+
+    /// When to try again; `None` where trying again is useless.
+    #[must_use]
+    pub fn retry_after_ms(&self) -> Option<u64> {
+        self.retry_after_ms
     }
 
     /// The stable reason.

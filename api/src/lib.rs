@@ -7,12 +7,14 @@
 pub mod app;
 pub mod auth;
 pub mod cli;
+mod dead;
 pub mod error;
 pub mod events;
 mod health;
 mod layers;
 pub mod metrics;
 pub mod openapi;
+mod pause;
 mod queue_state;
 mod router;
 pub mod server;

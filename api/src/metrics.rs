@@ -33,6 +33,8 @@ pub struct ApiMetrics {
     pub requests_open: Gauge,
     /// Tasks that were accepted and left to the reconciler, because Redis did not answer `enqueue`.
     pub left_to_reconciler: Counter,
+    /// Tasks cancelled because nobody watched them any more.
+    pub disconnect_cancels: Counter,
     /// Age of the snapshot of keys.
     pub keys_age_seconds: Gauge,
     /// The queue as Redis counts it.
@@ -73,6 +75,7 @@ impl ApiMetrics {
             accept_seconds: latency_histogram(),
             requests_open: Gauge::default(),
             left_to_reconciler: Counter::default(),
+            disconnect_cancels: Counter::default(),
             keys_age_seconds: Gauge::default(),
             queue: QueueGauges::default(),
         };
@@ -88,6 +91,11 @@ impl ApiMetrics {
                 "accepted_left_to_reconciler",
                 "Tasks accepted while Redis did not answer",
                 own.left_to_reconciler.clone(),
+            );
+            to.register(
+                "disconnect_cancels",
+                "Tasks cancelled because nobody watched them any more",
+                own.disconnect_cancels.clone(),
             );
             to.register("keys_age_seconds", "Age of the snapshot of keys", own.keys_age_seconds.clone());
             own.queue.register(to);

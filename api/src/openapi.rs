@@ -15,6 +15,7 @@ use crate::router::documented;
     modifiers(&KeyScheme),
     tags(
         (name = "task", description = "Submit, read, list and cancel tasks"),
+        (name = "dead", description = "Tasks whose attempts ran out: list, replay, purge"),
         (name = "events", description = "Follow tasks: AG-UI events over WebSocket and SSE"),
         (name = "queue", description = "The queue as a whole"),
         (name = "operation", description = "Probes and metrics, without a key"),

@@ -14,14 +14,16 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::error::Problem;
-use crate::{events, health, layers, openapi, queue_state, task};
+use crate::{dead, events, health, layers, openapi, pause, queue_state, task};
 
 /// The routes of the API, which are bounded in number and time.
 fn bounded() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::Head::openapi())
         .merge(task::routes())
+        .merge(dead::routes())
         .merge(events::routes())
         .merge(queue_state::routes())
+        .merge(pause::routes())
 }
 
 /// Every route that the OpenAPI document describes.

@@ -16,6 +16,7 @@ const LOOKS_SKIPPED: u32 = 4;
 /// Starts the loops; they end with the process's shutdown.
 pub(crate) fn start(app: &App) {
     app.tracker.spawn(app.recovery.clone().run(app.shutdown.clone()));
+    app.tracker.spawn(crate::events::serve_departures(app.clone()));
     let (tending, shutdown) = (app.clone(), app.shutdown.clone());
     app.tracker.spawn(async move { shutdown.run_until_cancelled(tick_alone(tending)).await });
 }

@@ -35,6 +35,23 @@ async fn tenants_and_keys_are_made_listed_and_revoked() {
     assert!(refusal(&run(&["tenant", "create", "acme"], &here)).contains("exists already"));
     assert!(refusal(&run(&["tenant", "create", "two words"], &here)).contains("1 to 64"));
 
+    out(&run(&["tenant", "set", "acme", "--weight", "3", "--running-max", "5", "--start-rate", "2/s"], &here));
+    assert!(out(&run(&["tenant", "list"], &here)).contains("acme\tactive\tweight=3 running-max=5 start-rate=120/m"));
+    out(&run(&["tenant", "set", "acme", "--running-max", "default", "--start-rate", "none"], &here));
+    assert!(out(&run(&["tenant", "list"], &here)).ends_with("acme\tactive\tweight=3\n"));
+    assert!(refusal(&run(&["tenant", "set", "acme"], &here)).contains("at least one"));
+    assert!(refusal(&run(&["tenant", "set", "nobody", "--weight", "2"], &here)).contains("nobody"));
+    assert!(refusal(&run(&["tenant", "set", "acme", "--weight", "0"], &here)).contains("weight"));
+    assert!(out(&run(&["tenant", "create", "bird", "--live-max", "9"], &here)).contains("bird"));
+    assert!(out(&run(&["tenant", "list"], &here)).contains("bird\tactive\tlive-max=9"));
+
+    assert!(out(&run(&["pause", "tenant", "acme"], &here)).starts_with("tenant\tacme\t"));
+    out(&run(&["pause", "queue"], &here));
+    assert_eq!(out(&run(&["pause", "list"], &here)).lines().count(), 2);
+    assert!(out(&run(&["resume", "queue"], &here)).starts_with("tenant\tacme\t"));
+    assert_eq!(out(&run(&["resume", "tenant", "acme"], &here)), "");
+    assert!(refusal(&run(&["pause", "tenant", "nobody"], &here)).contains("nobody"));
+
     let key = out(&run(&["key", "create", "--tenant", "acme", "--scopes", "submit,read", "--name", "ci"], &here));
     assert!(
         key.starts_with("psk_") && key.ends_with('\n') && key.trim_end().len() == 47,

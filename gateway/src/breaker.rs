@@ -42,6 +42,8 @@ pub struct Breaker {
     cool_down: Duration,
     window: Window,
     forced: Option<Forced>,
+    /// Whether the present trip was told by another process.
+    is_heard: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +122,7 @@ impl Breaker {
             cool_down: settings.cool_down,
             window: Window::new(now),
             forced: None,
+            is_heard: false,
             settings,
         }
     }
@@ -191,6 +194,7 @@ impl Breaker {
         let is_longer = !matches!(self.state, State::Tripped { until: held } if held >= until);
         if is_longer && until > now {
             self.change(State::Tripped { until });
+            self.is_heard = true;
         }
     }
 
@@ -210,6 +214,15 @@ impl Breaker {
     pub fn snapshot(&mut self, now: Instant) -> BreakerSnapshot {
         let forced = self.hold(now);
         BreakerSnapshot::of(self.state, self.cool_down, forced, now)
+    }
+
+    /// A trip that calls of this process found out: its number, and when it is due.
+    #[must_use]
+    pub fn own_trip(&self) -> Option<(u64, Instant)> {
+        match self.state {
+            State::Tripped { until } if !self.is_heard => Some((self.epoch, until)),
+            _ => None,
+        }
     }
 
     fn hold(&mut self, now: Instant) -> Option<Forced> {
@@ -284,6 +297,7 @@ impl Breaker {
     }
 
     fn change(&mut self, state: State) {
+        self.is_heard = false;
         self.state = state;
         self.epoch += 1;
     }

@@ -19,7 +19,7 @@ use crate::metrics::GatewayMetrics;
 use crate::patience::Patience;
 use crate::provider::Trouble;
 use crate::retry::{RetryBudget, back_off, jitter_up};
-use crate::route::{Chain, Routes};
+use crate::route::{Chain, Need, Routes};
 use crate::stream::{Fallback, LiveStream};
 use crate::verdict::{Again, Next, verdict};
 use crate::{CallScope, ModelRequest, Outcome};
@@ -57,13 +57,20 @@ impl Call<'_> {
     pub(crate) async fn along(mut self, chain: &Chain) -> Result<LiveStream, GatewayError> {
         // The first reason names the switch, the last failure that was sent names the end.
         let (mut first_left, mut failure, mut nearest) = (None, None::<CallFailed>, None::<Duration>);
+        let need = Need::of(self.request);
+        // Context of a hop that found the request too long.
+        let mut too_small = None::<u64>;
         let mut hops = chain.hops.iter().peekable();
         if self.is_hedge {
             hops.next();
             first_left = Some(Outcome::FirstToken);
         }
         while let Some(hop) = hops.next() {
-            let left = match self.on_hop(hop, hops.peek().is_none()).await? {
+            let tried = match self.strikes(hop, need, too_small) {
+                Some(trouble) => Err(Left { exit: &hop.exit, trouble }),
+                None => self.on_hop(hop, hops.peek().is_none()).await?,
+            };
+            let left = match tried {
                 Ok(attempt) => return Ok(self.served(chain, attempt, first_left)),
                 Err(left) => left,
             };
@@ -71,14 +78,21 @@ impl Call<'_> {
             first_left.get_or_insert(outcome);
             if outcome.is_closed_off() {
                 nearest = nearest.into_iter().chain(left.trouble.hint).min();
-            } else {
+            } else if outcome != Outcome::NotCapable || failure.is_none() {
                 failure = Some(failed(left.exit, left.trouble, self.attempts));
             }
             let is_hedges = !self.is_hedge && self.is_hedged.load(Ordering::Relaxed);
-            if is_hedges || verdict(outcome).next_hop == Next::No || Instant::now() >= self.end() {
+            match verdict(outcome).next_hop {
+                Next::No => break,
+                Next::LargerContext => too_small = too_small.max(hop.facts.context_tokens),
+                Next::Yes => {}
+            }
+            if is_hedges || Instant::now() >= self.end() {
                 break;
             }
         }
+        // A hop that could never serve does not hide that others will.
+        let failure = failure.filter(|failure| failure.outcome != Outcome::NotCapable || nearest.is_none());
         Err(match failure {
             Some(failure) => failure.into(),
             None => GatewayError::AllExitsDown {
@@ -86,6 +100,22 @@ impl Call<'_> {
                 retry_after: nearest.unwrap_or_default().max(REOPENING_MIN),
             },
         })
+    }
+
+    /// Why a hop is passed over: its model is known to lack what the request needs. What nobody knows is tried.
+    fn strikes(&self, hop: &Hop, need: Need, too_small: Option<u64>) -> Option<Trouble> {
+        let exit = &hop.exit.labels;
+        let is_no_larger = too_small.zip(hop.facts.context_tokens).is_some_and(|(small, tokens)| tokens <= small);
+        let lacking = need.lacking(&hop.facts).or(is_no_larger.then_some("context"));
+        if let Some(lacking) = lacking {
+            tracing::info!(hop = %exit, lacking, "a hop is passed over: its model cannot do what the request needs");
+            self.metrics.count(exit, Outcome::NotCapable);
+            return Some(Trouble::own(Outcome::NotCapable, lacking));
+        }
+        if let Some(unknown) = need.unknown(&hop.facts) {
+            tracing::debug!(hop = %exit, unknown, "a hop is tried although nobody knows whether its model can do this");
+        }
+        None
     }
 
     fn served(&self, chain: &Chain, attempt: Attempt, left: Option<Outcome>) -> LiveStream {
@@ -167,7 +197,7 @@ impl Call<'_> {
 
     /// Until when an attempt waits for its turn, and what it is called when it does not get it.
     fn waits_until(&self, is_last: bool) -> (Instant, Outcome) {
-        let turn = if is_last { self.give_up } else { self.give_up.min(self.patience.until()) };
+        let turn = if self.waits_to_the_end(is_last) { self.give_up } else { self.give_up.min(self.patience.until()) };
         match self.scope.deadline {
             Some(deadline) if deadline <= turn => (deadline, Outcome::Deadline),
             _ => (turn, Outcome::NoPermit),
@@ -191,9 +221,15 @@ impl Call<'_> {
             Some(hint) => jitter_up(hint),
             None => without_hint,
         };
-        let end = if is_last { self.end() } else { self.end().min(self.patience.until()) };
+        let end = if self.waits_to_the_end(is_last) { self.end() } else { self.end().min(self.patience.until()) };
         let is_in_time = Instant::now() + wait < end;
         (is_in_time && self.retry_budget.take(&self.routes.retry.budget)).then_some(wait)
+    }
+
+    /// Whether rate limits are waited for as long as the call has time: where no other hop could serve, and the caller has
+    /// not said how long it waits.
+    fn waits_to_the_end(&self, is_last: bool) -> bool {
+        is_last && self.scope.wait.is_none()
     }
 
     /// The end of the time box, or the caller's deadline.

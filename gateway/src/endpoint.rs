@@ -53,7 +53,7 @@ impl Endpoint {
                 held.set(breaker);
                 held
             }
-            None => SharedBreaker::new(breaker),
+            None => SharedBreaker::new(format!("{}/{} at {}", exit.provider, exit.model, endpoint.label), breaker),
         };
         let weight = endpoint.weight.max(1);
         Ok(Self { label: endpoint.label.clone(), url, headers, breaker, weight, in_flight: AtomicU64::new(0) })

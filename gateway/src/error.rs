@@ -46,6 +46,15 @@ pub enum BuildError {
         /// Name of the provider.
         provider: String,
     },
+    /// What a hop sets in requests cannot be written as JSON.
+    #[error("a hop sets `{name}` to something that is no JSON")]
+    Option {
+        /// Name of the member.
+        name: String,
+        /// Why.
+        #[source]
+        cause: serde_json::Error,
+    },
     /// The HTTP client could not be set up.
     #[error("the HTTP client could not be set up")]
     Client(#[from] reqwest::Error),
@@ -175,6 +184,7 @@ fn describe(outcome: Outcome) -> &'static str {
         Outcome::Exhausted => "has no room left in its limit",
         Outcome::Tripped => "is left alone after failures",
         Outcome::Parked => "is left alone after an answer that no retry mends",
+        Outcome::NotCapable => "cannot do what the request needs",
         Outcome::Total => "took longer than a call may",
         Outcome::Deadline => "did not answer before the deadline",
         Outcome::NoPermit => "had no permit free in time",

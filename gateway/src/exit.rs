@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::Outcome;
 use crate::endpoint::{Endpoint, Passage};
 use crate::error::BuildError;
 use crate::gate::Gate;
@@ -13,6 +12,7 @@ use crate::metrics::ExitLabels;
 use crate::provider::{Dialect, Trouble};
 use crate::settings::{self, AnswerBounds, ParkingSettings, Settings, Timers};
 use crate::verdict::report;
+use crate::{BreakerReport, Outcome};
 
 /// A provider and model.
 #[derive(Debug)]
@@ -78,10 +78,9 @@ impl Exit {
     /// Errors: [`Outcome::Parked`] or [`Outcome::Tripped`], with the time until it is worth asking again.
     pub(crate) fn admit(&self, avoided: Option<&Arc<Endpoint>>) -> Result<Passage, Trouble> {
         let now = Instant::now();
-        if let Some(until) = *self.parked_until() {
-            if now < until {
-                return Err(Trouble::closed_off(Outcome::Parked, until - now));
-            }
+        let parked_until = *self.parked_until();
+        if let Some(until) = parked_until.filter(|until| now < *until) {
+            return Err(Trouble::closed_off(Outcome::Parked, until - now));
         }
         let mut endpoints: Vec<_> = self.endpoints.iter().collect();
         endpoints
@@ -106,6 +105,29 @@ impl Exit {
             Outcome::Denied => self.park(outcome, self.parking.denied),
             _ => {}
         }
+    }
+
+    /// Its breakers, for operators.
+    pub(crate) fn reports(&self) -> Vec<BreakerReport> {
+        let parked = self.parked_until().map(|until| until.saturating_duration_since(Instant::now()));
+        let parked_ms =
+            parked.filter(|left| !left.is_zero()).map(|left| left.as_millis().try_into().unwrap_or(u64::MAX));
+        let report = |endpoint: &Arc<Endpoint>| BreakerReport {
+            name: self.labels.to_string(),
+            endpoint: endpoint.label.clone(),
+            parked_ms,
+            breaker: endpoint.breaker.snapshot(),
+        };
+        self.endpoints.iter().map(report).collect()
+    }
+
+    /// Trips that calls of this process found out.
+    pub(crate) fn own_trips(&self) -> Vec<(BreakerReport, u64, Instant)> {
+        let trips = self.reports().into_iter().zip(&self.endpoints).filter_map(|(report, endpoint)| {
+            let (number, until) = endpoint.breaker.own_trip()?;
+            Some((report, number, until))
+        });
+        trips.collect()
     }
 
     fn park(&self, outcome: Outcome, rest: Duration) {

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use penstock_protocol::TaskKey;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use crate::breaker::{BreakerSnapshot, Forced};
 use crate::cache::{AnswerCache, question};
 use crate::call::Call;
 use crate::error::{BuildError, GatewayError, failed};
@@ -31,7 +33,8 @@ pub struct CallScope {
     pub task: TaskKey,
     /// The call ends by then, wherever it stands.
     pub deadline: Option<Instant>,
-    /// How long it waits for rate limits before it goes to the next hop; the setting's time without it.
+    /// How long it waits for rate limits before it goes to the next hop, or fails on the last one. Without it: the setting's
+    /// time, and on the last hop the whole time box.
     pub wait: Option<Duration>,
     /// Whether the answer may be one that was given before to the same question of the same tenant.
     pub cache: bool,
@@ -44,6 +47,28 @@ impl CallScope {
     #[must_use]
     pub fn of(task: TaskKey) -> Self {
         Self { task, deadline: None, wait: None, cache: false, fallback_answer: None }
+    }
+}
+
+/// One breaker, for operators.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BreakerReport {
+    /// `provider/model`.
+    pub name: String,
+    /// Label of the endpoint.
+    pub endpoint: String,
+    /// How long the exit is left alone after an answer that no retry mends, in ms.
+    pub parked_ms: Option<u64>,
+    /// Its state.
+    #[serde(flatten)]
+    pub breaker: BreakerSnapshot,
+}
+
+impl BreakerReport {
+    /// The name of this one breaker.
+    #[must_use]
+    pub fn breaker_name(&self) -> String {
+        format!("{} at {}", self.name, self.endpoint)
     }
 }
 
@@ -82,6 +107,50 @@ impl Gateway {
         let routes = Routes::build(settings, Some(&self.routes.load()))?;
         self.routes.store(Arc::new(routes));
         Ok(())
+    }
+
+    /// Every breaker, as it stands.
+    #[must_use]
+    pub fn breakers(&self) -> Vec<BreakerReport> {
+        let routes = self.routes.load();
+        let mut reports: Vec<_> = routes.exits.values().flat_map(|exit| exit.reports()).collect();
+        reports.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.endpoint.cmp(&b.endpoint)));
+        reports
+    }
+
+    /// Holds the breakers of `provider/model` (all its endpoints) in a state, or lets go of them. Whether there are any.
+    pub fn force(&self, name: &str, forced: Option<Forced>) -> bool {
+        let routes = self.routes.load();
+        let exit = routes.exits.values().find(|exit| exit.labels.to_string() == name);
+        for endpoint in exit.into_iter().flat_map(|exit| &exit.endpoints) {
+            endpoint.breaker.force(forced);
+        }
+        exit.is_some()
+    }
+
+    /// Trips that calls of this process found out: where, the trip's number, and when it is due.
+    #[must_use]
+    pub fn own_trips(&self) -> Vec<(BreakerReport, u64, Instant)> {
+        let routes = self.routes.load();
+        routes.exits.values().flat_map(|exit| exit.own_trips()).collect()
+    }
+
+    /// Takes over a trip of the breaker of `report` that another process told, until `until`.
+    pub fn heard_trip(&self, report: &BreakerReport, until: Instant) {
+        let routes = self.routes.load();
+        let exit = routes.exits.values().find(|exit| exit.labels.to_string() == report.name);
+        for endpoint in exit.into_iter().flat_map(|exit| &exit.endpoints) {
+            if endpoint.label == report.endpoint {
+                endpoint.breaker.trip_until(until);
+            }
+        }
+    }
+
+    /// Puts the states of the breakers into the metrics; called when somebody asks for them.
+    pub fn observe(&self) {
+        for report in self.breakers() {
+            self.metrics.breaker(&report);
+        }
     }
 
     /// Asks a model and returns when the first token is there.

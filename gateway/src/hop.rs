@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use crate::exit::Exit;
+use crate::route::Facts;
 use crate::settings::HopOptions;
 use crate::{Fields, ModelRequest};
 
@@ -19,16 +20,18 @@ pub(crate) struct Hop {
     /// What the hop sets, and `null` for what it leaves out.
     options: Fields,
     has_cache_markers: bool,
+    /// What is known about its model.
+    pub(crate) facts: Facts,
 }
 
 impl Hop {
-    pub(crate) fn new(exit: Arc<Exit>, options: HopOptions) -> Self {
+    pub(crate) fn new(exit: Arc<Exit>, options: HopOptions, facts: Facts) -> Self {
         let HopOptions { set, drop, has_cache_markers } = options;
         let mut options = set;
         for name in drop {
             options.set_raw(name, RawValue::NULL.to_owned());
         }
-        Self { exit, options, has_cache_markers }
+        Self { exit, options, has_cache_markers, facts }
     }
 
     /// The body that asks this hop.

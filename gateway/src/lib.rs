@@ -41,7 +41,7 @@ pub use client::install_tls_provider;
 pub use content::{Content, Image, ImageSource, Part};
 pub use error::{BuildError, CallFailed, GatewayError};
 pub use fields::Fields;
-pub use gateway::{CallScope, Gateway};
+pub use gateway::{BreakerReport, CallScope, Gateway};
 pub use message::{ChatMessage, Reasoning, Said};
 pub use metrics::GatewayMetrics;
 pub use model_stream::{ModelStream, Origin};

@@ -7,10 +7,12 @@ use std::time::Duration;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::Outcome;
+use crate::breaker::BreakerState;
+use crate::{BreakerReport, Outcome};
 
 /// Upper bounds in seconds: fine where a fast model answers, up to the largest first-token timer.
 const FIRST_TOKEN_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 60.0];
@@ -24,6 +26,7 @@ pub struct GatewayMetrics {
     hedges: Family<HedgeLabels, Counter>,
     cached: Family<CacheLabels, Counter>,
     fallback_answers: Counter,
+    breakers: Family<BreakerLabels, Gauge>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -37,6 +40,12 @@ struct CallLabels {
     provider: Arc<str>,
     model: Arc<str>,
     verdict: Outcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BreakerLabels {
+    exit: String,
+    endpoint: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -78,6 +87,7 @@ impl GatewayMetrics {
             hedges: Family::default(),
             cached: Family::default(),
             fallback_answers: Counter::default(),
+            breakers: Family::default(),
         };
         registry.register("model_calls", "Attempts on a provider and model, by how they ended", metrics.calls.clone());
         registry.register(
@@ -105,6 +115,11 @@ impl GatewayMetrics {
             "Calls that got their caller's fallback answer",
             metrics.fallback_answers.clone(),
         );
+        registry.register(
+            "breaker_state",
+            "What calls of an exit meet: 0 closed, 1 on trial, 2 half-open, 3 tripped",
+            metrics.breakers.clone(),
+        );
         metrics
     }
 
@@ -120,6 +135,16 @@ impl GatewayMetrics {
 
     pub(crate) fn fallback_answer(&self) {
         self.fallback_answers.inc();
+    }
+
+    pub(crate) fn breaker(&self, report: &BreakerReport) {
+        let labels = BreakerLabels { exit: report.name.clone(), endpoint: report.endpoint.clone() };
+        self.breakers.get_or_create(&labels).set(match report.breaker.state {
+            BreakerState::Closed => 0,
+            BreakerState::OnTrial => 1,
+            BreakerState::HalfOpen => 2,
+            BreakerState::Tripped => 3,
+        });
     }
 
     pub(crate) fn fell_back(&self, from: &ExitLabels, to: &ExitLabels, reason: Outcome) {

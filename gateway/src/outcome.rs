@@ -41,13 +41,15 @@ pub enum Outcome {
     Tripped,
     /// The exit is left alone for a while after an answer that no retry mends; nothing was sent.
     Parked,
+    /// The model is known not to do what the request needs; nothing was sent.
+    NotCapable,
     /// The caller dropped the call: cancel, client gone, or a fault of our own.
     Dropped,
 }
 
 impl Outcome {
     /// Every outcome.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::CleanEnd,
         Self::Connect,
         Self::Server,
@@ -67,6 +69,7 @@ impl Outcome {
         Self::Exhausted,
         Self::Tripped,
         Self::Parked,
+        Self::NotCapable,
         Self::Dropped,
     ];
 
@@ -101,6 +104,7 @@ impl Outcome {
             Self::Exhausted => "exhausted",
             Self::Tripped => "tripped",
             Self::Parked => "parked",
+            Self::NotCapable => "not_capable",
             Self::Dropped => "dropped",
         }
     }

@@ -140,6 +140,14 @@ pub struct Model {
     pub idle: Option<Duration>,
     /// Total time in place of the general one.
     pub total: Option<Duration>,
+    /// Longest request in tokens, in place of the model table.
+    pub context_tokens: Option<u64>,
+    /// Whether it can call tools, in place of the model table.
+    pub tools: Option<bool>,
+    /// Whether it reads images, in place of the model table.
+    pub vision: Option<bool>,
+    /// Whether it answers by a JSON schema, in place of the model table.
+    pub json_schema: Option<bool>,
 }
 
 /// Timers of one attempt. A timer that fires closes the connection.

@@ -92,7 +92,7 @@ pub(crate) const fn verdict(outcome: Outcome) -> Verdict {
         Outcome::Total | Outcome::Deadline => row(Neutral, Again::No, Next::No, Debit::Received, Charge::Received),
         Outcome::TimeBox => row(Neutral, Again::No, Next::No, Debit::Kept, Charge::Nothing),
         Outcome::Dropped => row(Neutral, Again::No, Next::No, Debit::Kept, Charge::Swept),
-        Outcome::NoPermit | Outcome::Exhausted | Outcome::Tripped | Outcome::Parked => {
+        Outcome::NoPermit | Outcome::Exhausted | Outcome::Tripped | Outcome::Parked | Outcome::NotCapable => {
             row(Neutral, Again::No, Next::Yes, Debit::None, Charge::Unchanged)
         }
     }

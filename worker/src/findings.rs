@@ -2,7 +2,7 @@
 
 use penstock_protocol::{Status, TaskKey};
 use penstock_queue::Adoption;
-use penstock_recovery::{RecoveryError, queued_task};
+use penstock_recovery::RecoveryError;
 use tokio::sync::mpsc;
 
 use crate::claim::{Finding, Stop};
@@ -34,7 +34,7 @@ async fn adopt(parts: &Parts, key: TaskKey, attempt: u32) -> Result<(), Recovery
     let is_mine = row.attempt == attempt && row.worker.as_deref() == Some(parts.worker.as_str());
     match row.status {
         Status::Running if is_mine => {
-            let (task, worker) = (queued_task(&row), &parts.worker);
+            let (task, worker) = (parts.recovery.queued_task(&row, row.crashes), &parts.worker);
             if parts.queue.adopt(&Adoption { task: &task, attempt, worker, last_n }).await? {
                 parts.metrics.adopted.inc();
                 tracing::debug!(task.id = %key, attempt, "a task that Redis had forgotten was taken back");

@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics` of a worker.
+//! `/healthz`, `/readyz`, `/metrics` and `/breakers` of a worker.
 //!
 //! Live means that the consume loop turns; ready means that it can take tasks.
 
@@ -54,6 +54,7 @@ pub(crate) async fn serve(listener: TcpListener, health: Health) {
         .route("/healthz", get(live))
         .route("/readyz", get(ready))
         .route("/metrics", get(text))
+        .route("/breakers", get(breakers))
         .with_state(health);
     if let Err(error) = axum::serve(listener, pages).await {
         tracing::error!(%error, "the health pages ended");
@@ -73,6 +74,10 @@ async fn ready(State(health): State<Health>) -> Response {
     if !health.beats() {
         return answer(false, "Redis does not answer beats".to_owned());
     }
+    let (wedged, most) = (health.parts.wedged.count(), health.parts.settings.now().worker.wedged_max);
+    if wedged > most {
+        return answer(false, format!("{wedged} agents are wedged (worker.wedged_max = {most}); restart this worker"));
+    }
     match health.parts.store.ping().await {
         Ok(()) => match health.parts.recovery.server_trouble() {
             None => answer(true, "takes tasks".to_owned()),
@@ -82,9 +87,14 @@ async fn ready(State(health): State<Health>) -> Response {
     }
 }
 
+async fn breakers(State(health): State<Health>) -> Response {
+    axum::Json(health.parts.gateway.breakers()).into_response()
+}
+
 async fn text(State(health): State<Health>) -> Response {
     let silence = i64::try_from(health.intake.silence().as_millis()).unwrap_or(i64::MAX);
     health.parts.metrics.intake_silence_ms.set(silence);
+    health.parts.gateway.observe();
     let kind = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
     (kind, health.metrics.text()).into_response()
 }

@@ -1,6 +1,7 @@
 //! `penstock-worker`: takes tasks from the queue and runs their agent loops.
 
 mod agent;
+mod breakers;
 mod claim;
 mod findings;
 mod health;

@@ -27,6 +27,30 @@ pub(crate) struct WorkerMetrics {
     pub(crate) recovered: Counter<u64, AtomicU64>,
     /// Tasks taken back after Redis forgot them.
     pub(crate) adopted: Counter,
+    /// Writes of attempts that had been taken away, which were refused.
+    late_writes: Family<LateWriteLabels, Counter>,
+    /// Leases that a beat found lost.
+    pub(crate) leases_lost: Counter,
+    /// Agents that did not stop when they had to, and were dropped.
+    pub(crate) forced_stops: Counter,
+    /// Agents that did not even let themselves be dropped.
+    pub(crate) wedges: Counter,
+    /// Of these, how many still hold a thread.
+    pub(crate) wedged: Gauge<i64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LateWriteLabels {
+    write: LateWrite,
+}
+
+/// What an attempt wrote after it had been taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum LateWrite {
+    /// Events.
+    Event,
+    /// Its end, or its wish to be tried again.
+    End,
 }
 
 /// Label of [`WorkerMetrics::attempts`].
@@ -45,6 +69,8 @@ pub(crate) enum AttemptEnd {
     Failed,
     /// With an error; the task waits for another attempt.
     Retried,
+    /// With an error; its attempts have run out.
+    Dead,
     /// Its caller cancelled the task.
     Cancelled,
     /// The deadline passed.
@@ -68,6 +94,11 @@ impl WorkerMetrics {
             intake_silence_ms: Gauge::default(),
             recovered: Counter::default(),
             adopted: Counter::default(),
+            late_writes: Family::default(),
+            leases_lost: Counter::default(),
+            forced_stops: Counter::default(),
+            wedges: Counter::default(),
+            wedged: Gauge::default(),
         };
         registry.register("worker_attempts", "Attempts by how they ended", metrics.attempts.clone());
         registry.register("worker_running_count", "Attempts running now", metrics.running.clone());
@@ -84,7 +115,25 @@ impl WorkerMetrics {
         );
         registry.register("worker_recovered", "Lost tasks that this worker took care of", metrics.recovered.clone());
         registry.register("worker_adopted", "Tasks taken back after Redis forgot them", metrics.adopted.clone());
+        registry.register(
+            "worker_late_writes",
+            "Writes refused because the attempt had been taken away",
+            metrics.late_writes.clone(),
+        );
+        registry.register("worker_leases_lost", "Leases that a beat found lost", metrics.leases_lost.clone());
+        registry.register(
+            "worker_forced_stops",
+            "Agents dropped because they did not stop",
+            metrics.forced_stops.clone(),
+        );
+        registry.register("worker_wedges", "Agents that did not let themselves be dropped", metrics.wedges.clone());
+        registry.register("worker_wedged_count", "Wedged agents that still hold a thread", metrics.wedged.clone());
         metrics
+    }
+
+    /// Counts a refused write of an attempt that had been taken away.
+    pub(crate) fn refused(&self, write: LateWrite) {
+        self.late_writes.get_or_create(&LateWriteLabels { write }).inc();
     }
 
     /// Counts the end of an attempt.

@@ -8,7 +8,7 @@ use penstock_queue::{Queue, WorkerId};
 use penstock_recovery::Recovery;
 use penstock_store::Store;
 
-use crate::claim::Leases;
+use crate::claim::{Leases, Wedged};
 use crate::metrics::WorkerMetrics;
 
 /// The parts of a worker. Cheap to clone.
@@ -20,6 +20,7 @@ pub(crate) struct Parts {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) recovery: Recovery,
     pub(crate) leases: Leases,
+    pub(crate) wedged: Wedged,
     pub(crate) worker: WorkerId,
     pub(crate) metrics: WorkerMetrics,
 }

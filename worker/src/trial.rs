@@ -26,7 +26,7 @@ pub(crate) async fn run(mut settings: Settings, model: &str, prompt: &str) -> an
     penstock_telemetry::start_logs(&log)?;
     let chain = chain(&mut settings, model)?;
     let hops = settings.chains.get(&chain).map(|chain| chain.hops.as_slice()).unwrap_or_default();
-    let hops: Vec<_> = hops.iter().map(|hop| format!("{}/{}", hop.provider, hop.model)).collect();
+    let hops: Vec<_> = hops.iter().map(|hop| format!("{}/{}", hop.exit.provider, hop.exit.model)).collect();
     println!("route        {}", hops.join(" → "));
     let gateway = models::gateway(&settings, &Metrics::new())?;
 
@@ -79,8 +79,8 @@ fn chain(settings: &mut Settings, model: &str) -> anyhow::Result<String> {
         let chains: Vec<_> = settings.chains.keys().map(String::as_str).collect();
         format!("`{model}` is neither a chain ({}) nor `provider/model`", chains.join(", "))
     })?;
-    if !settings.providers.contains_key(&hop.provider) {
-        bail!("[providers.{}] is not in the settings", hop.provider);
+    if !settings.providers.contains_key(&hop.exit.provider) {
+        bail!("[providers.{}] is not in the settings", hop.exit.provider);
     }
     settings.chains.insert(CHAIN.to_owned(), Chain { hops: vec![hop] });
     Ok(CHAIN.to_owned())

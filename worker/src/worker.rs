@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use penstock_board::Board;
 use penstock_config::{Loaded, SettingsMetrics, Watcher};
 use penstock_queue::{Queue, QueueSettings, WorkerId};
 use penstock_recovery::{Recovery, RecoveryMetrics};
@@ -14,7 +15,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::claim::{Heartbeat, Intake, Leases, Stop};
+use crate::breakers;
+use crate::claim::{Heartbeat, Intake, Leases, Stop, Wedged};
 use crate::findings;
 use crate::health::{self, Health};
 use crate::metrics::WorkerMetrics;
@@ -39,7 +41,6 @@ pub(crate) async fn run(loaded: Loaded) -> anyhow::Result<()> {
     let store = Store::connect(&settings.mysql)?;
     metrics.register(|to| store.register(to));
     let gateway = Arc::new(models::gateway(&settings, &metrics)?);
-    tokio::spawn(stop.clone().run_until_cancelled_owned(models::follow(live.clone(), Arc::clone(&gateway))));
     let worker = WorkerId::new(format!("w-{}", uuid::Uuid::now_v7().simple()))?;
     let queue_settings = QueueSettings::from_settings(&settings)?;
     let queue = tokio::select! {
@@ -60,11 +61,13 @@ pub(crate) async fn run(loaded: Loaded) -> anyhow::Result<()> {
         gateway,
         recovery: recovery.clone(),
         leases: Leases::default(),
+        wedged: Wedged::default(),
         worker: worker.clone(),
         metrics: metrics.register(WorkerMetrics::register),
         settings: live.clone(),
     };
 
+    tokio::spawn(stop.clone().run_until_cancelled_owned(models::follow(Arc::clone(&parts.gateway), live.clone())));
     let (attempts, background) = (TaskTracker::new(), TaskTracker::new());
     let (found, findings) = mpsc::channel(FINDINGS_MAX);
     let mut heartbeat = Heartbeat::start(
@@ -78,6 +81,7 @@ pub(crate) async fn run(loaded: Loaded) -> anyhow::Result<()> {
     )
     .context("the heartbeat needs a thread")?;
     background.spawn(recovery.run(stop.clone()));
+    background.spawn(stop.clone().run_until_cancelled_owned(breakers::run(parts.clone(), Board::new(&settings)?)));
     background.spawn(findings::heed(parts.clone(), findings));
     let intake = Intake::start(&parts, stop.clone(), &attempts);
     let health = Health::new(intake, heartbeat.last(), parts.clone(), metrics, stop.clone());

@@ -28,15 +28,15 @@ pub struct Caller {
     pub scopes: Scopes,
 }
 
-/// A tenant's own share and bounds.
+/// A tenant's own bounds at the door. Its share of the slots is the queue's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// Share of the slots among tenants that wait, from 1.
-    pub weight: u32,
-    /// Most tasks running at once.
-    pub running_max: Option<u32>,
     /// Most tasks waiting.
     pub depth_max: Option<u32>,
+    /// Most tasks that have not ended.
+    pub live_max: Option<u32>,
+    /// Most tasks of one of its users that have not ended.
+    pub user_live_max: Option<u32>,
 }
 
 impl Caller {

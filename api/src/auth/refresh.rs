@@ -85,7 +85,8 @@ impl Refresher {
         let revision = self.store.keys_revision().await?;
         let is_same = self.current.snapshot.load().as_ref().is_some_and(|snapshot| snapshot.revision == revision);
         if !is_same || last_full.elapsed() >= RELOAD_EVERY {
-            let snapshot = Snapshot::new(self.store.tenants().await?, self.store.keys().await?, revision);
+            let (tenants, keys) = (self.store.tenants().await?, self.store.keys().await?);
+            let snapshot = Snapshot::new(tenants, keys, self.store.pauses().await?, revision);
             tracing::debug!(keys = snapshot.len(), revision, "keys were loaded");
             self.current.snapshot.store(Some(Arc::new(snapshot)));
             *last_full = Instant::now();

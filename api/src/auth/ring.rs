@@ -1,4 +1,4 @@
-//! The snapshot of tenants and keys that requests are judged by.
+//! The snapshot of tenants, keys and pauses that requests are judged and answered by.
 //!
 //! Law: no SQL in the request path. Readers never wait: the snapshot is swapped as a whole by [`super::refresh`].
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_protocol::clock;
-use penstock_store::{KeyRow, Store, TenantRow};
+use penstock_store::{KeyRow, PauseRow, Store, TenantRow};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -26,11 +26,12 @@ pub struct KeyRing {
     changed: watch::Receiver<u64>,
 }
 
-/// Tenants and keys as MySQL had them at `revision`; only those in force.
+/// Tenants, keys and pauses as MySQL had them at `revision`; only those in force.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     by_hash: HashMap<KeyHash, KeyId>,
     by_id: HashMap<KeyId, Entry>,
+    pauses: Vec<PauseRow>,
     pub(super) revision: u64,
 }
 
@@ -71,6 +72,12 @@ impl KeyRing {
         self.caller_of(id).is_some()
     }
 
+    /// What operators paused, as of the snapshot.
+    #[must_use]
+    pub fn pauses(&self) -> Vec<PauseRow> {
+        self.current.snapshot.load().as_ref().map(|snapshot| snapshot.pauses.clone()).unwrap_or_default()
+    }
+
     /// Whether a snapshot was ever loaded; before that nobody can be judged.
     #[must_use]
     pub fn is_loaded(&self) -> bool {
@@ -91,7 +98,7 @@ impl KeyRing {
 }
 
 impl Snapshot {
-    pub(super) fn new(tenants: Vec<TenantRow>, keys: Vec<KeyRow>, revision: u64) -> Self {
+    pub(super) fn new(tenants: Vec<TenantRow>, keys: Vec<KeyRow>, pauses: Vec<PauseRow>, revision: u64) -> Self {
         let tenants: HashMap<_, _> = tenants
             .into_iter()
             .filter(|tenant| tenant.revoked_ms.is_none())
@@ -105,9 +112,9 @@ impl Snapshot {
                 tenant: tenant.no,
                 tenant_name: tenant.name.as_str().into(),
                 allowance: Allowance {
-                    weight: tenant.weight,
-                    running_max: tenant.running_max,
                     depth_max: tenant.depth_max,
+                    live_max: tenant.live_max,
+                    user_live_max: tenant.user_live_max,
                 },
                 key: id,
                 scopes: Scopes::from_stored(&row.scopes),
@@ -115,7 +122,7 @@ impl Snapshot {
             by_hash.insert(KeyHash(row.hash), id);
             by_id.insert(id, Entry { caller, expires_ms: row.expires_ms });
         }
-        Self { by_hash, by_id, revision }
+        Self { by_hash, by_id, pauses, revision }
     }
 
     /// Keys in force or not yet expired.

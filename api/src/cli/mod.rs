@@ -1,7 +1,10 @@
 //! The command line. Results go to standard output and nothing else does; what went wrong goes to standard error.
 
+mod breaker;
 mod check;
+mod dead;
 mod key;
+mod pause;
 mod print;
 mod probe;
 mod serve;
@@ -49,12 +52,24 @@ enum Command {
         #[arg(long)]
         repair: bool,
     },
-    /// Create, list and revoke tenants.
+    /// Create, change, list and revoke tenants.
     #[command(subcommand)]
     Tenant(tenant::TenantCommand),
     /// Create, list and revoke API keys.
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// List the breakers of all workers, and hold or release those of one exit.
+    #[command(subcommand)]
+    Breaker(breaker::BreakerCommand),
+    /// Stop the queue, a tenant or an agent: none of its tasks start, what runs goes on.
+    #[command(subcommand)]
+    Pause(pause::Target),
+    /// Let the queue, a tenant or an agent go on.
+    #[command(subcommand)]
+    Resume(pause::Target),
+    /// List, replay and purge dead letters.
+    #[command(subcommand)]
+    Dead(dead::DeadCommand),
     /// Print the OpenAPI document.
     Openapi,
     /// Print the reference of error codes.
@@ -92,6 +107,13 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
         Command::Check { repair } => check::run(load()?.settings, repair),
         Command::Tenant(command) => with_store(&load()?, async |store| tenant::run(store, command).await),
         Command::Key(command) => with_store(&load()?, async |store| key::run(store, command).await),
+        Command::Breaker(command) => breaker::run(&load()?.settings, command),
+        Command::Pause(target) => with_store(&load()?, async |store| pause::run(store, target, true).await),
+        Command::Resume(target) => with_store(&load()?, async |store| pause::run(store, target, false).await),
+        Command::Dead(command) => {
+            let loaded = load()?;
+            with_store(&loaded, async |store| dead::run(store, &loaded.settings, command).await)
+        }
         Command::Openapi => print::line(crate::openapi::document()?.trim_end()),
         Command::Errors => print::line(crate::error::reference().trim_end()),
         Command::Probe { url } => probe::run(&url),

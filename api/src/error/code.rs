@@ -63,6 +63,10 @@ problem_codes! {
     ForbiddenOrigin = "forbidden_origin", FORBIDDEN, "Origin not allowed";
     /// Another request with the same id is being stored. Send the same request again.
     InProgress = "in_progress", CONFLICT, "The same request is in progress";
+    /// The task has not ended, so it cannot be replayed.
+    NotEnded = "not_ended", CONFLICT, "The task has not ended";
+    /// Another task of the thread has not ended, and the request says `on_busy_thread: reject`.
+    ThreadBusy = "thread_busy", CONFLICT, "The thread is busy";
     /// The id or `Idempotency-Key` belongs to a request with another body.
     BodyDiffers = "body_differs", UNPROCESSABLE_ENTITY, "The id belongs to another request";
     /// `queue.depth_max` tasks wait. Come back after `retry_after_ms`.

@@ -1,11 +1,11 @@
 //! `POST /api/agui/{agent}`: AG-UI's own way in, for the stock `HttpAgent`. The run's input goes in, its events come out.
 //!
-//! The run is a task like any other: a disconnect changes nothing, and the same input again attaches to the same run.
+//! The run is a task like any other: a disconnect changes nothing unless it was asked to, and the same input again attaches to the same run.
 
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use penstock_protocol::message::{Message, RunAgentInput};
-use penstock_protocol::{Input, TaskId, TaskKey, TaskSpec, ThreadId};
+use penstock_protocol::{Input, RetryWish, TaskId, TaskKey, TaskSpec, ThreadId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::sse::Events;
 use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::error::{Problem, ProblemBody};
-use crate::task::{Priority, Submission, UserName, allowed_ms, read_json, submit};
+use crate::task::{OnBusyThread, OnDisconnect, Priority, Submission, UserName, allowed_ms, read_json, submit};
 
 /// `forwardedProps.penstock`: what AG-UI has no member for.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -23,10 +23,15 @@ struct Knobs {
     user: Option<UserName>,
     #[serde(default)]
     priority: Priority,
+    #[serde(default)]
+    on_busy_thread: OnBusyThread,
     #[serde(default, deserialize_with = "allowed_ms")]
     max_wait_ms: Option<u64>,
     #[serde(default, deserialize_with = "allowed_ms")]
     deadline_ms: Option<u64>,
+    #[serde(default)]
+    on_disconnect: OnDisconnect,
+    retry: Option<RetryWish>,
 }
 
 /// What a run's identity is judged by: the same run with another of these is another request.
@@ -45,7 +50,8 @@ struct Asked<'a> {
 /// Run an agent over AG-UI.
 ///
 /// `runId` is the task's id and `threadId` its conversation; both are UUIDs. `forwardedProps.penstock` may hold `user`,
-/// `priority`, `max_wait_ms` and `deadline_ms`. The answer is the run's event stream, with comments while it waits.
+/// `priority`, `on_busy_thread`, `max_wait_ms`, `deadline_ms`, `on_disconnect` and `retry`. The answer is the run's event
+/// stream, with comments while it waits.
 #[utoipa::path(
     post,
     path = "/api/agui/{agent}",
@@ -58,7 +64,7 @@ struct Asked<'a> {
         (status = 400, description = "malformed_body", body = ProblemBody, content_type = "application/problem+json"),
         (status = 401, description = "unauthenticated", body = ProblemBody, content_type = "application/problem+json"),
         (status = 403, description = "missing_scope", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 409, description = "in_progress", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "in_progress, thread_busy", body = ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "body_too_large", body = ProblemBody, content_type = "application/problem+json"),
         (status = 415, description = "unsupported_media_type", body = ProblemBody,
             content_type = "application/problem+json"),
@@ -91,7 +97,7 @@ async fn run(app: &App, agent: String, request: Request) -> Result<Events, Probl
     caller.require(Scope::Read)?;
     let mut events = Events::begin(app, &caller, Way::Agui)?;
     // Watched before it is submitted, so that the first event finds its reader.
-    events.feed.subscribe(TaskKey::new(caller.tenant, task), None);
+    events.follow(app, TaskKey::new(caller.tenant, task), None);
     submit(app, &caller, submission).await?;
     Ok(events)
 }
@@ -125,8 +131,11 @@ fn submission(agent: String, input: RunAgentInput) -> Result<Submission, Problem
         thread_id: Some(input.thread_id),
         user: knobs.user,
         priority: knobs.priority,
+        on_busy_thread: knobs.on_busy_thread,
         wait_ms_max: knobs.max_wait_ms,
         deadline_in_ms: knobs.deadline_ms,
+        on_disconnect: knobs.on_disconnect,
+        replay_of: None,
         spec: TaskSpec {
             input: Input::Messages(input.messages),
             is_new_thread: false,
@@ -134,6 +143,7 @@ fn submission(agent: String, input: RunAgentInput) -> Result<Submission, Problem
             state: input.state,
             tools: input.tools,
             context: input.context,
+            retry: knobs.retry,
             traceparent: None,
         },
     })
@@ -156,15 +166,17 @@ mod tests {
     fn the_knobs_are_read_and_what_is_wrong_with_them_is_named() {
         let read = |props| submission("a".to_owned(), input(props));
         let submission =
-            read(r#"{"penstock":{"priority":3,"user":"u","deadline_ms":5,"max_wait_ms":7},"x":1}"#).unwrap();
+            read(r#"{"penstock":{"priority":3,"user":"u","on_busy_thread":"interrupt","deadline_ms":5,"max_wait_ms":7},"x":1}"#).unwrap();
         assert_eq!(
             (submission.priority.get(), submission.deadline_in_ms, submission.wait_ms_max),
             (3, Some(5), Some(7))
         );
+        assert_eq!(submission.on_busy_thread, OnBusyThread::Interrupt);
         assert_eq!(submission.spec.metadata["x"], 1);
         assert!(read("{}").is_ok());
         for (props, path) in [
             (r#"{"penstock":{"priority":10}}"#, "forwardedProps.penstock.priority"),
+            (r#"{"penstock":{"on_busy_thread":"wait"}}"#, "forwardedProps.penstock.on_busy_thread"),
             (r#"{"penstock":{"deadline_ms":0}}"#, "forwardedProps.penstock.deadline_ms"),
         ] {
             let body = serde_json::to_value(read(props).unwrap_err().into_body()).unwrap();

@@ -24,11 +24,15 @@ use super::metrics::EventMetrics;
 use super::outbox::{Outbox, Ticket};
 use super::progress::Progress;
 use super::seats::Seats;
+use super::standing::Turns;
 use super::watch::{Follower, Heard, Todo, Watch};
 use super::{bells, sweep};
 
 /// Events of one page of a stream.
 pub(super) const PAGE_EVENTS: usize = 200;
+
+/// Departures that may wait to be looked at; what comes on top is not cancelled for it.
+const DEPARTED_MAX: usize = 100_000;
 
 /// How often a stopping relay looks whether its readers have gone.
 const LEAVING_LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -44,8 +48,13 @@ pub(super) struct Inner {
     pub(super) settings: Events,
     pub(super) metrics: EventMetrics,
     pub(super) seats: Seats,
+    /// Turns to ask where waiting tasks stand.
+    pub(super) turns: Turns,
     watches: Mutex<HashMap<TaskKey, Watch>>,
     suspects: Mutex<HashSet<TaskKey>>,
+    /// Tasks whose last reader left before their end, for [`super::departure`].
+    departed: Mutex<HashSet<TaskKey>>,
+    stop: CancellationToken,
     /// Wakes the sweep when there are suspects.
     pub(super) suspected: Notify,
     tickets: AtomicU64,
@@ -67,8 +76,11 @@ impl Hub {
             settings: settings.clone(),
             metrics: EventMetrics::new(),
             seats: Seats::new(settings.sockets_max, settings.sockets_per_key_max),
+            turns: Turns::new(),
             watches: Mutex::default(),
             suspects: Mutex::default(),
+            departed: Mutex::default(),
+            stop: token.clone(),
             suspected: Notify::new(),
             tickets: AtomicU64::new(1),
         });
@@ -133,8 +145,27 @@ impl Inner {
             }
             if watch.is_empty() {
                 watches.remove(&key);
+                self.departed(key);
             }
         }
+    }
+
+    /// Notes that nobody reads a task here any more. A reader that goes because this process stops has not left it.
+    pub(super) fn departed(&self, key: TaskKey) {
+        let mut departed = self.departed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.stop.is_cancelled() && departed.len() < DEPARTED_MAX {
+            departed.insert(key);
+        }
+    }
+
+    /// At most `count` tasks whose readers have left.
+    pub(super) fn take_departed(&self, count: usize) -> Vec<TaskKey> {
+        take_some(&mut self.departed.lock().unwrap_or_else(PoisonError::into_inner), count)
+    }
+
+    /// Whether anybody reads a task here.
+    pub(super) fn is_watched(&self, key: TaskKey) -> bool {
+        self.watches().contains_key(&key)
     }
 
     /// Has the row of a task looked at soon.
@@ -150,15 +181,7 @@ impl Inner {
 
     /// At most `count` tasks whose rows are to be looked at.
     pub(super) fn take_suspects(&self, count: usize) -> Vec<TaskKey> {
-        let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
-        if suspects.len() <= count {
-            return suspects.drain().collect();
-        }
-        let taken: Vec<_> = suspects.iter().take(count).copied().collect();
-        for key in &taken {
-            suspects.remove(key);
-        }
-        taken
+        take_some(&mut self.suspects.lock().unwrap_or_else(PoisonError::into_inner), count)
     }
 
     /// Does what a bell or a page left to do: counts, has the row looked at, drops a watch without readers.
@@ -201,4 +224,15 @@ impl Inner {
     pub(super) fn watches(&self) -> MutexGuard<'_, HashMap<TaskKey, Watch>> {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn take_some(keys: &mut HashSet<TaskKey>, count: usize) -> Vec<TaskKey> {
+    if keys.len() <= count {
+        return keys.drain().collect();
+    }
+    let taken: Vec<_> = keys.iter().take(count).copied().collect();
+    for key in &taken {
+        keys.remove(key);
+    }
+    taken
 }

@@ -73,6 +73,11 @@ impl Line {
         !self.has_unflushed
     }
 
+    /// Whether the client wants comments.
+    pub(super) fn takes_comments(&self) -> bool {
+        self.has_comments
+    }
+
     /// Puts a text frame behind what is not flushed yet. [`Line::hear`] flushes.
     pub(super) fn write(&mut self, text: Utf8Bytes) -> Result<(), End> {
         self.put(Message::Text(text))

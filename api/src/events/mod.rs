@@ -9,6 +9,7 @@
 mod agui;
 mod bells;
 mod close;
+mod departure;
 mod ending;
 mod feed;
 mod frame;
@@ -24,11 +25,13 @@ mod progress;
 mod seats;
 mod socket;
 mod sse;
+mod standing;
 mod stay;
 mod sweep;
 mod ticket;
 mod watch;
 
+pub(crate) use departure::run as serve_departures;
 pub use hub::Hub;
 
 use utoipa_axum::router::OpenApiRouter;

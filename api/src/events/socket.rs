@@ -17,6 +17,8 @@ use super::identity::{SUBPROTOCOL, reader, speaks_subprotocol};
 use super::line::{BATCH_BYTES_MAX, Heard, Line, bound};
 use super::metrics::Way;
 use super::seats::Full;
+use super::sse::told;
+use super::standing::Standing;
 use super::stay::Stay;
 use crate::app::App;
 use crate::auth::Caller;
@@ -126,6 +128,7 @@ where
 async fn relay(app: App, mut line: Line, mut stay: Stay, key: TaskKey, after: Option<EventId>) -> (Line, Stay, End) {
     let mut feed = Feed::new(&app.hub);
     feed.subscribe(key, after);
+    let mut standing = (line.takes_comments() && after.is_none()).then(|| Standing::new(&app, key));
     let end = loop {
         let is_flushed = line.is_flushed();
         tokio::select! {
@@ -137,7 +140,13 @@ async fn relay(app: App, mut line: Line, mut stay: Stay, key: TaskKey, after: Op
                 Heard::Text(_) | Heard::Flushed => {}
             },
             (_, delivery) = feed.next(is_flushed) => {
+                standing = None;
                 if let Err(end) = write(&mut line, &mut feed, delivery) {
+                    break end;
+                }
+            }
+            told = told(&mut standing), if is_flushed => {
+                if let Err(end) = line.write(format!(": {told}").into()) {
                     break end;
                 }
             }

@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use penstock_protocol::EventId;
+use penstock_protocol::{EventId, TaskKey};
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -26,6 +26,7 @@ use super::line::BATCH_BYTES_MAX;
 use super::metrics::Way;
 use super::seats::Full;
 use super::socket::{After, cursor, cursor_of};
+use super::standing::Standing;
 use super::stay::Stay;
 use crate::app::App;
 use crate::auth::{Caller, Scope};
@@ -76,7 +77,7 @@ pub(super) async fn follow_events(
         seen => seen,
     };
     let mut events = Events::begin(&app, &caller, Way::Sse)?;
-    events.feed.subscribe(key, after);
+    events.follow(&app, key, after);
     events.feed.opened().await;
     match events.feed.ends_at_once() {
         Some(End::Done) => return Ok(StatusCode::NO_CONTENT.into_response()),
@@ -99,6 +100,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, Problem> {
 pub(super) struct Events {
     pub(super) feed: Feed,
     stay: Stay,
+    standing: Option<Standing>,
     way: Way,
     ping_every: Duration,
     ping_at: Pin<Box<Sleep>>,
@@ -121,12 +123,19 @@ impl Events {
         Ok(Self {
             feed: Feed::new(&app.hub),
             stay: Stay::begin(app, caller, way, Some(seat)),
+            standing: None,
             way,
             ping_every,
             ping_at: Box::pin(sleep(spread(ping_every, 0.1, 1.0))),
             is_over: false,
             _token: app.tracker.token(),
         })
+    }
+
+    /// Follows a task, and says where it stands while it waits. A reader that comes back has seen it begin.
+    pub(super) fn follow(&mut self, app: &App, key: TaskKey, after: Option<EventId>) {
+        self.feed.subscribe(key, after);
+        self.standing = after.is_none().then(|| Standing::new(app, key));
     }
 
     /// The answer: a comment at once, so that the client knows that it is connected, then the events.
@@ -151,6 +160,7 @@ impl Events {
             biased;
             end = self.stay.over() => self.end(end),
             (_, delivery) = self.feed.next(true) => self.piece(delivery),
+            told = told(&mut self.standing) => Some(format!(": {told}\n\n").into()),
             () = self.ping_at.as_mut() => {
                 self.ping_at.as_mut().reset(Instant::now() + spread(self.ping_every, 0.8, 1.0));
                 Some(Bytes::from_static(b": ping\n\n"))
@@ -160,6 +170,7 @@ impl Events {
 
     /// Writes `first` and whatever else is there, up to a batch.
     fn piece(&mut self, first: Delivery) -> Option<Bytes> {
+        self.standing = None;
         let (mut next, mut text) = (Some(first), String::new());
         while let Some(delivery) = next {
             match delivery {
@@ -190,6 +201,14 @@ impl Events {
             }
         };
         Some(words.into())
+    }
+}
+
+/// What there is to tell of a task that waits; waits for ever where there is nothing to tell.
+pub(super) async fn told(standing: &mut Option<Standing>) -> String {
+    match standing {
+        Some(standing) => standing.next().await,
+        None => std::future::pending().await,
     }
 }
 

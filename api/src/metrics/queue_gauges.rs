@@ -13,6 +13,8 @@ pub struct QueueGauges {
     in_line: Gauge,
     held: Gauge,
     handed_out: Gauge,
+    quarantined: Gauge,
+    quarantine_running: Gauge,
     delayed: Gauge,
     running: Gauge,
     slots: Gauge,
@@ -28,6 +30,12 @@ impl QueueGauges {
         to.register("queue_line_tasks", "Tasks in line", self.in_line.clone());
         to.register("queue_held_tasks", "Tasks that wait for their thread", self.held.clone());
         to.register("queue_handed_out_tasks", "Tasks handed to idle slots", self.handed_out.clone());
+        to.register("queue_quarantined_tasks", "Tasks that wait for the quarantine lane", self.quarantined.clone());
+        to.register(
+            "queue_quarantine_running_tasks",
+            "Tasks that run in the quarantine lane",
+            self.quarantine_running.clone(),
+        );
         to.register("queue_delayed_tasks", "Tasks that wait to be tried again", self.delayed.clone());
         to.register("queue_running_tasks", "Tasks under a lease", self.running.clone());
         to.register("queue_slots", "Slots of all living workers", self.slots.clone());
@@ -46,6 +54,8 @@ impl QueueGauges {
             (&self.in_line, sums.line),
             (&self.held, sums.held),
             (&self.handed_out, sums.handed_out),
+            (&self.quarantined, sums.quarantined),
+            (&self.quarantine_running, sums.quarantine_running),
             (&self.delayed, sums.delayed),
             (&self.running, sums.running),
             (&self.slots, sums.slots),

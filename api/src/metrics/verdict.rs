@@ -19,6 +19,8 @@ pub enum Verdict {
     TenantFull,
     /// Too many live tasks.
     LiveLimit,
+    /// Another task of its thread has not ended.
+    ThreadBusy,
     /// The predicted wait is too long.
     WaitTooLong,
     /// The queue is being rebuilt.
@@ -37,6 +39,7 @@ impl EncodeLabelValue for Verdict {
             Self::Full => "full",
             Self::TenantFull => "tenant_full",
             Self::LiveLimit => "live_limit",
+            Self::ThreadBusy => "thread_busy",
             Self::WaitTooLong => "wait_too_long",
             Self::Rebuilding => "rebuilding",
             Self::NoAnswer => "no_answer",

@@ -6,14 +6,13 @@
 use std::time::Duration;
 
 use penstock_protocol::clock;
-use penstock_queue::{QueuedTask, TenantShare};
+use penstock_queue::QueuedTask;
 use penstock_store::{NewTask, StoreError, TaskRow};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Submission;
 use super::admission::Admitted;
 use crate::app::App;
-use crate::auth::Caller;
 use crate::error::Problem;
 
 /// No commit later than this after the admission: its registration holds the place for 30 s only.
@@ -42,19 +41,14 @@ pub(super) struct Accepted {
 ///
 /// Errors: 503, with `outcome: unknown` where the row may have been written. The registration is taken back wherever
 /// nothing was.
-pub(super) async fn accept(
-    app: &App,
-    caller: &Caller,
-    admitted: Admitted,
-    submission: Submission,
-) -> Result<Acceptance, Problem> {
+pub(super) async fn accept(app: &App, admitted: Admitted, submission: Submission) -> Result<Acceptance, Problem> {
     let Admitted { proof, since } = admitted;
     let deadline = since + COMMIT_MAX;
     if Instant::now() >= deadline {
         release(app, &proof).await;
         return Err(Problem::unavailable("the request was held up too long; nothing was accepted"));
     }
-    let (task, queued) = records(app, caller, &proof, submission);
+    let (task, queued) = records(app, &proof, submission);
     let began = Instant::now();
     let outcome = timeout_at(deadline, app.store.accept(task)).await;
     app.counts.accepted(began.elapsed());
@@ -98,6 +92,11 @@ async fn settle(app: App, unknown: Accepted, deadline: Instant) {
 }
 
 impl Accepted {
+    /// When it was accepted.
+    pub(super) fn accepted_ms(&self) -> u64 {
+        self.task.accepted_ms
+    }
+
     /// Puts the task in its place. Returns whether Redis answered; if not, the reconciler does it.
     pub(super) async fn enqueue(&self, app: &App) -> bool {
         match app.queue.enqueue(&self.task).await {
@@ -112,14 +111,9 @@ impl Accepted {
 }
 
 /// The row, and what the queue needs to know of it.
-fn records(
-    app: &App,
-    caller: &Caller,
-    proof: &penstock_queue::Admitted,
-    submission: Submission,
-) -> (NewTask, QueuedTask) {
-    let (key, settings) = (proof.key(), app.settings.now());
-    let queue = &settings.queue;
+fn records(app: &App, proof: &penstock_queue::Admitted, submission: Submission) -> (NewTask, QueuedTask) {
+    let key = proof.key();
+    let cost_tokens = submission.input_tokens();
     let (thread, accepted_ms) = (submission.thread(key.task), clock::wall_ms());
     let priority = submission.priority.get();
     let place = app.places.next(accepted_ms, priority);
@@ -131,12 +125,10 @@ fn records(
         body_hash: submission.body_hash,
         place: place.clone(),
         accepted_ms,
-        cost_tokens: queue.task_cost_tokens,
+        cost_tokens: u64::from(cost_tokens),
         attempt: 0,
-        share: Some(TenantShare {
-            weight: caller.allowance.weight,
-            running_max: caller.allowance.running_max.map_or(queue.tenant_running_max, u64::from),
-        }),
+        is_quarantined: false,
+        agent: submission.agent.clone(),
     };
     let task = NewTask {
         key,
@@ -145,12 +137,13 @@ fn records(
         user,
         place,
         priority,
-        // The settings keep it below a million.
-        cost_tokens: u32::try_from(queue.task_cost_tokens).unwrap_or(u32::MAX),
+        cost_tokens,
         body_hash: submission.body_hash,
         idempotency_key: submission.idempotency_key.map(super::IdempotencyKey::into_string),
         accepted_ms,
         deadline_in_ms: submission.deadline_in_ms,
+        cancel_on_disconnect: submission.on_disconnect == super::OnDisconnect::Cancel,
+        replay_of: submission.replay_of,
         spec: submission.spec,
     };
     (task, queued)

@@ -9,7 +9,7 @@ use penstock_protocol::TaskKey;
 use penstock_queue::{AdmitLimits, AdmitRequest, AdmitVerdict, QueueError, Reason, Rejected};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Submission;
+use super::{OnBusyThread, Submission};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::Problem;
@@ -85,10 +85,11 @@ fn limits(app: &App, caller: &Caller, submission: &Submission) -> AdmitLimits {
     AdmitLimits {
         depth_max: queue.depth_max,
         tenant_depth_max: caller.allowance.depth_max.map_or(queue.tenant_depth_max, u64::from),
-        tenant_live_max: 0,
-        user_live_max: queue.user_live_max,
+        tenant_live_max: caller.allowance.live_max.map_or(0, u64::from),
+        user_live_max: caller.allowance.user_live_max.map_or(queue.user_live_max, u64::from),
         // A wait up to the deadline is as useless as one that the caller does not accept.
         wait_ms_max: [submission.wait_ms_max, submission.deadline_in_ms].into_iter().flatten().min().unwrap_or(0),
+        thread_free: submission.thread_id.filter(|_| submission.on_busy_thread == OnBusyThread::Reject),
     }
 }
 
@@ -97,7 +98,9 @@ fn problem_of(rejected: Rejected, limits: &AdmitLimits) -> Problem {
     match rejected.reason {
         Reason::Full => Problem::queue_full(limits.depth_max, after_ms),
         Reason::TenantFull => Problem::tenant_queue_full(limits.tenant_depth_max, after_ms),
-        Reason::TooManyLive => Problem::concurrency_limit(limits.user_live_max, after_ms),
+        Reason::TenantLive => Problem::concurrency_limit(limits.tenant_live_max, after_ms),
+        Reason::UserLive => Problem::concurrency_limit(limits.user_live_max, after_ms),
+        Reason::ThreadBusy => Problem::thread_busy(after_ms),
         Reason::WaitTooLong => Problem::wait_too_long(limits.wait_ms_max, after_ms),
         Reason::Rebuilding => Problem::rebuilding(after_ms),
     }
@@ -119,7 +122,8 @@ fn name_of(verdict: &Result<AdmitVerdict, QueueError>) -> Verdict {
         Ok(AdmitVerdict::Rejected(rejected)) => match rejected.reason {
             Reason::Full => Verdict::Full,
             Reason::TenantFull => Verdict::TenantFull,
-            Reason::TooManyLive => Verdict::LiveLimit,
+            Reason::TenantLive | Reason::UserLive => Verdict::LiveLimit,
+            Reason::ThreadBusy => Verdict::ThreadBusy,
             Reason::WaitTooLong => Verdict::WaitTooLong,
             Reason::Rebuilding => Verdict::Rebuilding,
         },

@@ -5,10 +5,13 @@
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::{self, Path};
 use axum::http::HeaderMap;
 use penstock_protocol::{Status, TaskKey};
+use penstock_queue::{CancelVerdict, State};
+use penstock_recovery::{RecoveryError, store_seen};
 use penstock_store::TaskRow;
+use tokio::time::sleep;
 
 use super::read::{key_of, text_of};
 use super::{Links, TaskDetail};
@@ -32,7 +35,7 @@ use crate::error::{Problem, ProblemBody};
     )
 )]
 pub(super) async fn cancel_task(
-    State(app): State<App>,
+    extract::State(app): extract::State<App>,
     caller: Caller,
     id: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
@@ -46,13 +49,53 @@ pub(super) async fn cancel_task(
     Ok(Json(TaskDetail::new(&row, None, links)))
 }
 
-async fn carry_out(app: App, key: TaskKey) -> Result<TaskRow, Problem> {
+/// Cancels a task unless it has ended. Returns the row as it stands then.
+pub(crate) async fn carry_out(app: App, key: TaskKey) -> Result<TaskRow, Problem> {
     let row = app.store.cancel(key).await.map_err(|error| Problem::of_store(&error))?;
     let row = row.ok_or_else(Problem::task_not_found)?;
-    if let (Status::Cancelled, Some(event)) = (row.status, row.terminal_event())
-        && let Err(error) = app.queue.cancel(key, row.attempt, &event).await
-    {
-        tracing::debug!(task.id = %key, %error, "a cancel was stored; its publication is left to the reconciler");
+    let (Status::Cancelled, Some(event)) = (row.status, row.terminal_event()) else { return Ok(row) };
+    match publish(&app, &row, &event).await {
+        Ok(CancelVerdict::Flagged) => {
+            app.tracker.spawn(insist(app.clone(), row.clone(), event));
+        }
+        Ok(CancelVerdict::Ended | CancelVerdict::Already | CancelVerdict::Unknown) => {}
+        Err(error) => {
+            tracing::debug!(task.id = %key, %error, "a cancel was stored; its publication is left to the reconciler");
+        }
     }
     Ok(row)
+}
+
+/// Publishes the end of a task that no worker runs, or tells the worker that does.
+async fn publish(app: &App, row: &TaskRow, event: &str) -> Result<CancelVerdict, RecoveryError> {
+    // An earlier attempt of a task that waits again may have shown something.
+    if row.attempt > 0 && row.result.is_none() {
+        match app.queue.position(row.key).await?.state {
+            Some(State::InLine | State::Held | State::Parked | State::Delayed | State::Quarantined) => {
+                store_seen(&app.queue, &app.store, row.key, row.attempt).await?;
+            }
+            // Its worker knows, or the reaper looks.
+            Some(State::Registered | State::HandedOut | State::Running | State::Ended) | None => {}
+        }
+    }
+    Ok(app.queue.cancel(row.key, row.attempt, event).await?)
+}
+
+/// Ends what its worker does not: it is gone and its lease has not passed yet, or it is stuck. A worker that is only slow
+/// finds the end published, and adds to the row what the calls cost.
+async fn insist(app: App, row: TaskRow, event: String) {
+    sleep(app.settings.now().queue.cancel_grace).await;
+    let (key, attempt) = (row.key, row.attempt);
+    let ended = async {
+        if app.queue.position(key).await?.state == Some(State::Running) {
+            store_seen(&app.queue, &app.store, key, attempt).await?;
+            if app.queue.close(key, attempt, &event).await? {
+                tracing::info!(task.id = %key, "a cancelled task whose worker did not end it was ended");
+            }
+        }
+        Ok::<_, RecoveryError>(())
+    };
+    if let Err(error) = ended.await {
+        tracing::debug!(task.id = %key, %error, "the end of a cancelled task is left to its worker and the reaper");
+    }
 }

@@ -53,7 +53,7 @@ pub(super) struct SubmitAnswer {
         (status = 400, description = "malformed_body", body = ProblemBody, content_type = "application/problem+json"),
         (status = 401, description = "unauthenticated", body = ProblemBody, content_type = "application/problem+json"),
         (status = 403, description = "missing_scope", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 409, description = "in_progress", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "in_progress, thread_busy", body = ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "body_too_large", body = ProblemBody, content_type = "application/problem+json"),
         (status = 415, description = "unsupported_media_type", body = ProblemBody,
             content_type = "application/problem+json"),
@@ -85,7 +85,7 @@ async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Submission, 
     request.into_submission(idempotency_key)
 }
 
-fn answer(app: &App, headers: &HeaderMap, submitted: &Submitted) -> Response {
+pub(super) fn answer(app: &App, headers: &HeaderMap, submitted: &Submitted) -> Response {
     let links = Links::of(&app.settings.now().api.public_url, headers, submitted.key.task);
     let location = links.path();
     let body = SubmitAnswer {

@@ -21,6 +21,46 @@ pub struct UserName(String);
 #[schema(value_type = u8, minimum = 0, maximum = 9)]
 pub struct Priority(u8);
 
+/// What becomes of a task when nobody watches it any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDisconnect {
+    /// It goes on.
+    #[default]
+    Continue,
+    /// It is cancelled once its last watcher has been gone for `events.disconnect_grace_ms`.
+    Cancel,
+}
+
+impl OnDisconnect {
+    /// Whether the task goes on.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        *self == Self::Continue
+    }
+}
+
+/// What a task does whose thread is busy with another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnBusyThread {
+    /// It waits until the others have ended, in order of acceptance.
+    #[default]
+    Queue,
+    /// It is not taken: 409 `thread_busy`.
+    Reject,
+    /// The others are cancelled, and it runs next.
+    Interrupt,
+}
+
+impl OnBusyThread {
+    /// Whether it is what is done without being asked for.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        *self == Self::Queue
+    }
+}
+
 /// Why a field was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum FieldError {

@@ -4,11 +4,9 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
-use penstock_protocol::{Status, TaskId, TaskKey};
-use penstock_queue::State as QueueState;
-use penstock_store::TaskRow;
+use penstock_protocol::{TaskId, TaskKey};
 
-use super::view::{WaitReason, Waiting};
+use super::waiting::Waiting;
 use super::{Links, TaskDetail};
 use crate::app::App;
 use crate::auth::{Caller, Scope};
@@ -39,7 +37,7 @@ pub(super) async fn read_task(
     let key = key_of(&caller, &text_of(id))?;
     let row = app.store.task(key).await.map_err(|error| Problem::of_store(&error))?;
     let row = row.ok_or_else(Problem::task_not_found)?;
-    let waiting = waiting(&app, &row).await;
+    let waiting = Waiting::of(&app, row.key, row.status).await;
     let links = Links::of(&app.settings.now().api.public_url, &headers, key.task);
     Ok(Json(TaskDetail::new(&row, waiting, links)))
 }
@@ -53,25 +51,4 @@ pub(crate) fn key_of(caller: &Caller, id: &str) -> Result<TaskKey, Problem> {
 /// The `{id}` of the path; one that cannot be decoded is no id.
 pub(super) fn text_of(id: Result<Path<String>, PathRejection>) -> String {
     id.map(|Path(id)| id).unwrap_or_default()
-}
-
-async fn waiting(app: &App, row: &TaskRow) -> Option<Waiting> {
-    let unknown = |reason| Some(Waiting { reason, position: None, estimated_wait_ms: None });
-    match row.status {
-        Status::Queued => {}
-        Status::Paused => return unknown(WaitReason::Paused),
-        Status::Running | Status::Succeeded | Status::Failed | Status::Cancelled | Status::Expired => return None,
-    }
-    let (position, gauges) = tokio::join!(app.queue.position(row.key), app.queue.gauges());
-    let (Ok(position), Ok(gauges)) = (position, gauges) else { return unknown(WaitReason::QueueSilent) };
-    let reason = match position.state {
-        Some(QueueState::InLine) if gauges.slots == 0 => WaitReason::NoWorker,
-        Some(QueueState::InLine) => WaitReason::InLine,
-        Some(QueueState::Held) => WaitReason::ThreadBusy,
-        Some(QueueState::Delayed) => WaitReason::Delayed,
-        // Running: between its claim and the read of the row. Ended: it ended meanwhile.
-        Some(QueueState::HandedOut | QueueState::Running | QueueState::Ended) => WaitReason::Starting,
-        Some(QueueState::Registered) | None => WaitReason::NotQueuedYet,
-    };
-    Some(Waiting { reason, position: position.ahead, estimated_wait_ms: position.wait_ms })
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use penstock_protocol::message::Message;
-use penstock_protocol::{Input, TaskId, TaskSpec, ThreadId};
+use penstock_protocol::{Input, RetryWish, TaskId, TaskSpec, ThreadId};
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::field::allowed_ms;
-use super::{IdempotencyKey, Priority, Submission, UserName};
+use super::{IdempotencyKey, OnBusyThread, OnDisconnect, Priority, Submission, UserName};
 use crate::error::Problem;
 
 /// A task to be run. Unknown fields are refused.
@@ -41,10 +41,19 @@ pub struct SubmitRequest {
     /// Head start in the tenant's own line.
     #[serde(default, skip_serializing_if = "Priority::is_none")]
     pub priority: Priority,
+    /// What happens while another task of the thread has not ended.
+    #[serde(default, skip_serializing_if = "OnBusyThread::is_usual")]
+    pub on_busy_thread: OnBusyThread,
     /// Longest predicted wait that the caller accepts, in ms; a longer one is answered 429 `wait_too_long`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "allowed_ms")]
     #[schema(minimum = 1)]
     pub max_wait_ms: Option<u64>,
+    /// What becomes of it when nobody watches it any more.
+    #[serde(default, skip_serializing_if = "OnDisconnect::is_usual")]
+    pub on_disconnect: OnDisconnect,
+    /// Fewer retries than the settings allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryWish>,
     /// Time from acceptance to the deadline, in ms. A task that has not ended by then expires.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "allowed_ms")]
     #[schema(minimum = 1)]
@@ -71,8 +80,11 @@ impl SubmitRequest {
             thread_id: self.thread_id,
             user: self.user,
             priority: self.priority,
+            on_busy_thread: self.on_busy_thread,
             wait_ms_max: self.max_wait_ms,
             deadline_in_ms: self.deadline_ms,
+            on_disconnect: self.on_disconnect,
+            replay_of: None,
             spec: TaskSpec {
                 input: self.input,
                 is_new_thread: self.thread_id.is_none(),
@@ -80,6 +92,7 @@ impl SubmitRequest {
                 state: self.state,
                 tools: self.tools,
                 context: Vec::new(),
+                retry: self.retry,
                 traceparent: None,
             },
         })

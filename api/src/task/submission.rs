@@ -9,7 +9,8 @@ use sha2::{Digest, Sha256};
 
 use super::acceptance::{Acceptance, accept};
 use super::admission::{Admission, admit};
-use super::{IdempotencyKey, Priority, UserName};
+use super::interrupt::interrupt;
+use super::{IdempotencyKey, OnBusyThread, OnDisconnect, Priority, UserName};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::Problem;
@@ -31,10 +32,16 @@ pub struct Submission {
     pub user: Option<UserName>,
     /// Head start in the tenant's own line.
     pub priority: Priority,
+    /// What happens while its thread is busy.
+    pub on_busy_thread: OnBusyThread,
     /// Longest predicted wait that the client accepts.
     pub wait_ms_max: Option<u64>,
     /// Time from acceptance to the deadline.
     pub deadline_in_ms: Option<u64>,
+    /// What becomes of it when nobody watches it any more.
+    pub on_disconnect: OnDisconnect,
+    /// The ended task that it repeats.
+    pub replay_of: Option<TaskId>,
     /// What is stored for the worker.
     pub spec: TaskSpec,
 }
@@ -68,17 +75,21 @@ pub async fn submit(app: &App, caller: &Caller, submission: Submission) -> Resul
 async fn carry_out(app: App, caller: Caller, submission: Submission) -> Result<Submitted, Problem> {
     let key = submission.key(caller.tenant);
     let (thread, body_hash) = (submission.thread(key.task), submission.body_hash);
+    let interrupts = submission.on_busy_thread == OnBusyThread::Interrupt && submission.thread_id.is_some();
     let admitted = match admit(&app, &caller, key, &submission).await? {
         Admission::New(admitted) => admitted,
         // The rare ways out are boxed: reads of MySQL are large futures, and each submission is a task of its own.
-        Admission::Seen => return Box::pin(seen(&app, key, &body_hash)).await,
-        Admission::Pending => return Box::pin(pending(&app, key, &body_hash)).await,
+        Admission::Seen => return Box::pin(seen(&app, key, &body_hash, interrupts)).await,
+        Admission::Pending => return Box::pin(pending(&app, key, &body_hash, interrupts)).await,
     };
-    let accepted = match accept(&app, &caller, admitted, submission).await? {
+    let accepted = match accept(&app, admitted, submission).await? {
         Acceptance::New(accepted) => accepted,
-        Acceptance::Before(row) => return Box::pin(answer_again(&app, &row, &body_hash)).await,
+        Acceptance::Before(row) => return Box::pin(answer_again(&app, &row, &body_hash, interrupts)).await,
     };
     let is_queued = accepted.enqueue(&app).await;
+    if interrupts {
+        Box::pin(interrupt(&app, key, thread, accepted.accepted_ms())).await?;
+    }
     let proof = &accepted.proof;
     Ok(Submitted {
         key,
@@ -91,9 +102,9 @@ async fn carry_out(app: App, caller: Caller, submission: Submission) -> Result<S
 }
 
 /// The queue knows the task, so its row is there.
-async fn seen(app: &App, key: TaskKey, body_hash: &[u8; 32]) -> Result<Submitted, Problem> {
+async fn seen(app: &App, key: TaskKey, body_hash: &[u8; 32], interrupts: bool) -> Result<Submitted, Problem> {
     match app.store.task(key).await {
-        Ok(Some(row)) => answer_again(app, &row, body_hash).await,
+        Ok(Some(row)) => answer_again(app, &row, body_hash, interrupts).await,
         // Only between a flush of one of the two stores and its repair.
         Ok(None) => Err(Problem::outcome_unknown(key.task)),
         Err(error) => Err(Problem::of_store(&error)),
@@ -101,17 +112,21 @@ async fn seen(app: &App, key: TaskKey, body_hash: &[u8; 32]) -> Result<Submitted
 }
 
 /// Another door is storing the task, or died over it. Its row, if it is there, is the truth.
-async fn pending(app: &App, key: TaskKey, body_hash: &[u8; 32]) -> Result<Submitted, Problem> {
+async fn pending(app: &App, key: TaskKey, body_hash: &[u8; 32], interrupts: bool) -> Result<Submitted, Problem> {
     match app.store.task(key).await {
-        Ok(Some(row)) => answer_again(app, &row, body_hash).await,
+        Ok(Some(row)) => answer_again(app, &row, body_hash, interrupts).await,
         Ok(None) | Err(_) => Err(Problem::in_progress(key.task)),
     }
 }
 
 /// The answer of before, with the present status. Not enqueued: the door that accepted it did, or the reconciler does.
-async fn answer_again(app: &App, row: &TaskRow, body_hash: &[u8; 32]) -> Result<Submitted, Problem> {
+async fn answer_again(app: &App, row: &TaskRow, body_hash: &[u8; 32], interrupts: bool) -> Result<Submitted, Problem> {
     if row.body_hash != *body_hash {
         return Err(Problem::body_differs(row.key.task));
+    }
+    // The door that accepted it may have died before it could.
+    if interrupts && !row.status.is_terminal() {
+        interrupt(app, row.key, row.thread, row.accepted_ms).await?;
     }
     let waits = row.status == Status::Queued;
     let position = if waits { app.queue.position(row.key).await.ok() } else { None };
@@ -141,6 +156,12 @@ impl Submission {
     fn key(&self, tenant: TenantNo) -> TaskKey {
         let derived = || self.idempotency_key.as_ref().map(|key| key.task_id(tenant));
         TaskKey::new(tenant, self.task_id.or_else(derived).unwrap_or_else(TaskId::mint))
+    }
+
+    /// Tokens of what is asked, by rule of thumb: four bytes each. What it really cost is settled when it ends.
+    pub(super) fn input_tokens(&self) -> u32 {
+        let bytes = serde_json::to_vec(&self.spec.input).map_or(0, |input| input.len());
+        u32::try_from(bytes / 4).unwrap_or(u32::MAX).max(1)
     }
 
     /// The conversation. A new one is named like its first task, so a repeated request gets the same answer.

@@ -7,10 +7,11 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::Links;
+use super::waiting::{WaitReason, Waiting};
 
 /// What a list shows of a task. Moments are milliseconds since the Unix epoch.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct TaskSummary {
+pub(crate) struct TaskSummary {
     /// Its id; the `runId` of its events.
     #[schema(value_type = uuid::Uuid)]
     task_id: TaskId,
@@ -43,6 +44,14 @@ pub(super) struct TaskSummary {
     usage: Vec<TokenUsage>,
     /// Why it failed.
     error: Option<TaskError>,
+    /// When its attempts ran out, while it is a dead letter.
+    dead_ms: Option<u64>,
+    /// The task that it repeats.
+    #[schema(value_type = Option<uuid::Uuid>)]
+    replay_of: Option<TaskId>,
+    /// The task that repeats it.
+    #[schema(value_type = Option<uuid::Uuid>)]
+    replayed_as: Option<TaskId>,
 }
 
 /// A task with its result and where it stands.
@@ -51,7 +60,11 @@ pub(super) struct TaskDetail {
     #[serde(flatten)]
     summary: TaskSummary,
     /// Why it is not progressing; null while it runs and after its end.
-    waiting: Option<Waiting>,
+    waiting_reason: Option<WaitReason>,
+    /// Estimate of the tasks that are served before it, while it is in line.
+    position: Option<u64>,
+    /// Estimate of its wait for a worker, in ms, while it is in line and something is known.
+    estimated_wait_ms: Option<u64>,
     /// Final answer; of a cancelled task, the text that was seen.
     result: Option<Value>,
     /// The caller's own data.
@@ -80,39 +93,6 @@ pub(super) struct TaskError {
     message: String,
 }
 
-/// Why a task is not progressing.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Waiting {
-    /// The reason.
-    pub(super) reason: WaitReason,
-    /// Estimate of the tasks that are served before it.
-    pub(super) position: Option<u64>,
-    /// Estimate of its wait for a worker, in ms.
-    pub(super) estimated_wait_ms: Option<u64>,
-}
-
-/// The reason of a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum WaitReason {
-    /// Other tasks are served first.
-    InLine,
-    /// No worker is there to take tasks.
-    NoWorker,
-    /// Another task of its thread has not ended.
-    ThreadBusy,
-    /// It is tried again after a pause.
-    Delayed,
-    /// A worker is about to start it.
-    Starting,
-    /// It is accepted and will be queued within moments.
-    NotQueuedYet,
-    /// The queue does not answer, so nothing more is known.
-    QueueSilent,
-    /// It waits for a person's answer.
-    Paused,
-}
-
 impl From<&TaskRow> for TaskSummary {
     fn from(row: &TaskRow) -> Self {
         Self {
@@ -131,6 +111,9 @@ impl From<&TaskRow> for TaskSummary {
             model_calls: row.model_calls,
             usage: row.usage.clone(),
             error: row.error.clone().map(|(code, message)| TaskError { code, message }),
+            dead_ms: row.dead_ms,
+            replay_of: row.replay_of,
+            replayed_as: row.replayed_as,
         }
     }
 }
@@ -140,6 +123,14 @@ impl TaskDetail {
     pub(super) fn new(row: &TaskRow, waiting: Option<Waiting>, links: Links) -> Self {
         // A spec that this version cannot read is shown without the caller's data rather than not at all.
         let metadata = row.spec().map(|spec| spec.metadata).unwrap_or_default();
-        Self { summary: row.into(), waiting, result: row.result.clone(), metadata, links }
+        Self {
+            summary: row.into(),
+            waiting_reason: waiting.map(|waiting| waiting.reason),
+            position: waiting.and_then(|waiting| waiting.position),
+            estimated_wait_ms: waiting.and_then(|waiting| waiting.wait_ms),
+            result: row.result.clone(),
+            metadata,
+            links,
+        }
     }
 }

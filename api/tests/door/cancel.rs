@@ -17,7 +17,7 @@ async fn a_cancelled_task_gives_its_place_back_at_once_and_says_the_same_again()
     let again = door.ann.delete(&path).await;
     assert_eq!(again.json()["ended_ms"], first.json()["ended_ms"]);
     let read = door.ann.get(&path).await.json();
-    assert_eq!((read["status"].as_str(), read["waiting"].is_null()), (Some("cancelled"), true));
+    assert_eq!((read["status"].as_str(), read["waiting_reason"].is_null()), (Some("cancelled"), true));
     door.stop().await;
 }
 

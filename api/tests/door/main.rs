@@ -8,7 +8,9 @@
 
 mod cancel;
 mod checks;
+mod dead;
 mod drain;
+mod fairness;
 mod harness;
 mod idempotency;
 mod keys;

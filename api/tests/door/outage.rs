@@ -211,7 +211,7 @@ async fn reads_without_mysql_are_503_and_a_cancel_without_redis_stands() {
     wired.redis.freeze();
     let answer: Answer = door.ann.get(&path).await;
     if answer.json()["status"] == "queued" {
-        assert_eq!(answer.json()["waiting"]["reason"], "queue_silent");
+        assert_eq!(answer.json()["waiting_reason"], "queue_silent");
     }
     let answer = door.ann.delete(&path).await;
     assert_eq!((answer.status, answer.json()["status"].as_str()), (StatusCode::OK, Some("cancelled")));

@@ -3,6 +3,8 @@
 
 mod agui;
 mod bounds;
+mod cancel;
+mod departure;
 mod entrance;
 #[expect(dead_code, reason = "the door's own tests use the rest")]
 #[path = "../door/harness.rs"]

@@ -136,13 +136,33 @@ impl Run {
         let row = self.app.store.task(self.key).await.unwrap().unwrap();
         let event = row.terminal_event().unwrap();
         let (worker, attempt) = (&self.worker, self.attempt);
-        let finish = Finish { key: self.key, attempt, worker, cost_tokens: None, last_seq: self.seq, event: &event };
+        let finish = Finish {
+            key: self.key,
+            attempt,
+            worker,
+            cost_tokens: None,
+            input_tokens: 0,
+            last_seq: self.seq,
+            event: &event,
+        };
         self.app.queue.finish(&finish).await.unwrap();
     }
 
     /// Takes the stream away, as a flush would.
     pub(crate) async fn lose_stream(&self) {
         redis(&self.app, &["DEL", &self.app.queue.shard().events(self.key)]).await;
+    }
+
+    /// Whether an event is refused.
+    pub(crate) async fn is_refused(&mut self, text: &str) -> bool {
+        let events = [Event::TextMessageContent { message_id: "m1".into(), delta: text.into() }.to_json()];
+        let (key, attempt) = (self.key, self.attempt);
+        let emission = Emission { key, attempt, first_n: self.n + 1, first_seq: self.seq + 1, events: &events };
+        self.app.queue.emit(&emission).await.unwrap() == EmitVerdict::Fenced
+    }
+
+    pub(crate) fn worker(&self) -> &WorkerId {
+        &self.worker
     }
 
     pub(crate) fn thread(&self) -> ThreadId {

@@ -102,6 +102,11 @@ impl Socket {
         }
     }
 
+    /// Goes away without a word, like a page that is closed.
+    pub(crate) async fn cut(self) {
+        drop(self.stream);
+    }
+
     /// Whether nothing comes for a while. A stretch of quiet can only be judged by time.
     pub(crate) async fn is_quiet(&mut self, time: Duration) -> bool {
         timeout(time, self.next()).await.is_err()

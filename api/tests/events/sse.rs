@@ -85,3 +85,21 @@ async fn a_stop_says_so_in_the_stream() {
     assert!(text.contains("event: close\ndata: {\"code\":1012,"), "{text}");
     assert!(stopping.await.unwrap());
 }
+
+#[tokio::test]
+async fn a_waiting_stream_tells_where_its_task_stands_until_it_begins() {
+    let door = Door::open_with(|settings| settings.events.standing_every = std::time::Duration::from_millis(500)).await;
+    let first = door.ann.submit(&serde_json::json!({"agent": "assistant", "input": "x"})).await;
+    let path = format!("/api/task/{}/events", first.task_id());
+    let mut body = door.ann.request(Method::GET, &path).send().await.unwrap().bytes_stream();
+    let mut text = String::new();
+    while !text.contains(": waiting ") || !text.ends_with("\n\n") {
+        text.push_str(std::str::from_utf8(&body.next().await.unwrap().unwrap()).unwrap());
+    }
+    let told = text.split(": waiting ").nth(1).unwrap().lines().next().unwrap();
+    let told: serde_json::Value = serde_json::from_str(told).unwrap();
+    assert_eq!(told["reason"], "no_workers", "{told}");
+    assert_eq!(told["position"], 0, "{told}");
+    assert!(parse(&text).is_empty(), "nothing but comments");
+    door.stop().await;
+}

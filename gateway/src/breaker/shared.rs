@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use super::{Breaker, BreakerSettings, BreakerSnapshot, Forced, Permit, Refused, Report};
+use super::{Breaker, BreakerSettings, BreakerSnapshot, BreakerState, Forced, Permit, Refused, Report};
 
 /// A breaker behind a lock that is never held across a wait.
 #[derive(Debug)]
 pub struct SharedBreaker {
+    /// What it guards, in logs.
+    name: String,
     machine: Mutex<Breaker>,
 }
 
@@ -27,8 +29,8 @@ pub struct BreakerPass {
 impl SharedBreaker {
     /// A closed one.
     #[must_use]
-    pub fn new(settings: BreakerSettings) -> Arc<Self> {
-        Arc::new(Self { machine: Mutex::new(Breaker::new(settings, Instant::now())) })
+    pub fn new(name: impl Into<String>, settings: BreakerSettings) -> Arc<Self> {
+        Arc::new(Self { name: name.into(), machine: Mutex::new(Breaker::new(settings, Instant::now())) })
     }
 
     /// Asks for the right to make a call.
@@ -36,7 +38,7 @@ impl SharedBreaker {
     /// # Errors
     /// When the call is not to be made.
     pub fn pass(self: &Arc<Self>) -> Result<BreakerPass, Refused> {
-        let permit = self.machine().acquire(Instant::now())?;
+        let permit = self.with(|machine, now| machine.acquire(now))?;
         Ok(BreakerPass { breaker: Arc::clone(self), permit: Some(permit) })
     }
 
@@ -52,13 +54,41 @@ impl SharedBreaker {
 
     /// Takes over a trip that another process told.
     pub fn trip_until(&self, until: Instant) {
-        self.machine().trip_until(until, Instant::now());
+        self.with(|machine, now| machine.trip_until(until, now));
+    }
+
+    /// A trip that calls of this process found out: its number, and when it is due.
+    #[must_use]
+    pub fn own_trip(&self) -> Option<(u64, Instant)> {
+        self.machine().own_trip()
     }
 
     /// What operators see.
     #[must_use]
     pub fn snapshot(&self) -> BreakerSnapshot {
         self.machine().snapshot(Instant::now())
+    }
+
+    /// Does something that may change the state; a change is said in one line.
+    fn with<T>(&self, what: impl FnOnce(&mut Breaker, Instant) -> T) -> T {
+        let now = Instant::now();
+        let (done, changed) = {
+            let mut machine = self.machine();
+            let before = machine.snapshot(now);
+            let done = what(&mut machine, now);
+            let after = machine.snapshot(now);
+            (done, (before.state != after.state).then_some((before, after)))
+        };
+        if let Some((before, after)) = changed {
+            let (from, to) = (before.state.as_str(), after.state.as_str());
+            match after.state {
+                BreakerState::Tripped => {
+                    tracing::warn!(breaker = self.name, from, to, until_ms = after.until_ms, "a breaker tripped");
+                }
+                _ => tracing::info!(breaker = self.name, from, to, "a breaker lets calls pass again"),
+            }
+        }
+        done
     }
 
     fn machine(&self) -> MutexGuard<'_, Breaker> {
@@ -77,14 +107,14 @@ impl BreakerPass {
     /// The first token of the answer: decides a probe.
     pub fn first_token(&self) {
         if let Some(permit) = &self.permit {
-            self.breaker.machine().first_token(permit);
+            self.breaker.with(|machine, _| machine.first_token(permit));
         }
     }
 
     /// The end of the call. Later reports move nothing.
     pub fn finish(&mut self, report: Report) {
         if let Some(permit) = self.permit.take() {
-            self.breaker.machine().finish(permit, report, Instant::now());
+            self.breaker.with(|machine, now| machine.finish(permit, report, now));
         }
     }
 }

@@ -7,12 +7,12 @@ use tokio::time::Instant;
 use super::{Fault, RateSettings};
 
 /// Parts of the window; it moves on by one part at a time.
-const SLOTS_COUNT: usize = 12;
+const SLOTS_COUNT: u8 = 12;
 
 #[derive(Debug)]
 pub(super) struct Window {
     origin: Instant,
-    slots: [Slot; SLOTS_COUNT],
+    slots: [Slot; SLOTS_COUNT as usize],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +26,7 @@ struct Slot {
 
 impl Window {
     pub(super) fn new(now: Instant) -> Self {
-        Self { origin: now, slots: [Slot::default(); SLOTS_COUNT] }
+        Self { origin: now, slots: [Slot::default(); SLOTS_COUNT as usize] }
     }
 
     pub(super) fn success(&mut self, length: Duration, now: Instant) {
@@ -43,13 +43,13 @@ impl Window {
     }
 
     pub(super) fn clear(&mut self) {
-        self.slots = [Slot::default(); SLOTS_COUNT];
+        self.slots = [Slot::default(); SLOTS_COUNT as usize];
     }
 
     /// Whether one of the shares is reached.
     pub(super) fn is_over(&self, rate: &RateSettings, now: Instant) -> bool {
         let number = self.number(rate.window, now);
-        let oldest = number.saturating_sub(SLOTS_COUNT as u64 - 1);
+        let oldest = number.saturating_sub(u64::from(SLOTS_COUNT) - 1);
         let (mut calls, mut timeouts, mut errors) = (0_u64, 0_u64, 0_u64);
         for slot in self.slots.iter().filter(|slot| (oldest..=number).contains(&slot.number)) {
             calls += u64::from(slot.calls);
@@ -65,7 +65,7 @@ impl Window {
 
     fn slot(&mut self, length: Duration, now: Instant) -> &mut Slot {
         let number = self.number(length, now);
-        let place = usize::try_from(number % SLOTS_COUNT as u64).unwrap_or_default();
+        let place = usize::try_from(number % u64::from(SLOTS_COUNT)).unwrap_or_default();
         let slot = &mut self.slots[place];
         if slot.number != number {
             *slot = Slot { number, ..Slot::default() };
@@ -74,7 +74,7 @@ impl Window {
     }
 
     fn number(&self, length: Duration, now: Instant) -> u64 {
-        let part = (length / SLOTS_COUNT as u32).as_nanos().max(1);
+        let part = (length / u32::from(SLOTS_COUNT)).as_nanos().max(1);
         let number = now.saturating_duration_since(self.origin).as_nanos() / part;
         u64::try_from(number).unwrap_or(u64::MAX)
     }

@@ -71,7 +71,7 @@ impl Answer {
             _ => Framing::Events(SseDecoder::new(bounds.event_bytes_max)),
         };
         let dialect = match dialect {
-            Dialect::Openai => Events::OpenAi(OpenAi::default()),
+            Dialect::Openai => Events::OpenAi(OpenAi),
             Dialect::Anthropic => Events::Anthropic(Anthropic::default()),
             Dialect::Gemini => Events::Gemini(Gemini::default()),
         };

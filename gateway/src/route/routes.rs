@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Chain;
+use super::inspection::inspect;
+use super::{Chain, Facts};
 use crate::client::http_client;
 use crate::error::BuildError;
 use crate::exit::Exit;
@@ -21,7 +22,7 @@ pub(crate) struct Routes {
     pub(crate) cache: CacheSettings,
     pub(crate) client: reqwest::Client,
     /// One per provider and model, however many chains name it: they share its gate and breakers.
-    exits: HashMap<settings::Exit, Arc<Exit>>,
+    pub(crate) exits: HashMap<settings::Exit, Arc<Exit>>,
     client_settings: ClientSettings,
 }
 
@@ -50,9 +51,10 @@ impl Routes {
                         exit
                     }
                 };
-                chain.push(Hop::new(exit, hop.options.clone()));
+                chain.push(Hop::new(exit, hop.options.clone(), Facts::of(&hop.exit, settings)));
             }
             let chain = Chain::new(chain).ok_or_else(|| BuildError::EmptyChain { chain: name.clone() })?;
+            inspect(name, &chain, hops, settings);
             chains.insert(name.clone(), chain);
         }
         let mut endpoints = exits.values().flat_map(|exit| &exit.endpoints);

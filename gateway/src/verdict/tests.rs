@@ -96,6 +96,8 @@ fn a_call_that_was_never_sent_costs_nothing_and_goes_elsewhere_at_once() {
     for outcome in [Outcome::NoPermit, Outcome::Exhausted, Outcome::Tripped, Outcome::Parked] {
         judged(outcome, (Report::Neutral, Again::No, Next::Yes, Debit::None, Charge::Unchanged), true);
     }
+    let columns = (Report::Neutral, Again::No, Next::Yes, Debit::None, Charge::Unchanged);
+    judged(Outcome::NotCapable, columns, false);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use tokio::time::timeout;
 
 use crate::house::{eventually, house, house_with};
@@ -72,4 +73,44 @@ async fn a_hundred_cancels_are_a_hundred_closes() {
     drop(streams);
     house.closed_by_caller(100).await;
     assert_eq!(house.counted("dropped"), 100);
+}
+
+#[tokio::test]
+async fn a_thousand_cancels_at_random_points_leave_nothing_behind() {
+    const CALLS: u64 = 1_000;
+    let house = house_with(|settings| settings.gate.permits = 32).await;
+    let calls = (0..CALLS).map(|number| {
+        let house = &house;
+        async move {
+            // The same points in every run, spread over the head, the first token, the middle and the end.
+            let random = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48;
+            let behaviour = format!("first_ms={},chunks=8,gap_ms=2", random % 7);
+            match number % 4 {
+                0 => drop(timeout(Duration::from_millis(random % 12), house.open(&behaviour)).await),
+                1 => drop(house.open(&behaviour).await.unwrap()),
+                2 => {
+                    let mut stream = house.open(&behaviour).await.unwrap();
+                    for _ in 0..random % 9 {
+                        stream.next().await;
+                    }
+                }
+                _ => {
+                    let mut stream = house.open(&behaviour).await.unwrap();
+                    while timeout(Duration::from_millis(1 + random % 3), stream.next())
+                        .await
+                        .is_ok_and(|step| step.is_some())
+                    {}
+                }
+            }
+        }
+    });
+    futures_util::stream::iter(calls).buffer_unordered(100).collect::<Vec<_>>().await;
+    eventually("the provider has no call left", || house.stats().in_flight == 0).await;
+    let stats = house.stats();
+    assert_eq!(stats.calls, stats.completed + stats.closed_by_caller);
+    assert!(stats.closed_by_caller > CALLS / 4, "{} closed", stats.closed_by_caller);
+    // Every call ended once: whole, or dropped, be it at the gate.
+    assert_eq!(house.counted("clean_end") + house.counted("dropped"), CALLS);
+    // All permits came back.
+    assert!(house.ask("instant").await.1.is_none());
 }

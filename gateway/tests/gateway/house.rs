@@ -11,10 +11,11 @@ use penstock_gateway::{
     CallFailed, CallScope, ChatMessage, Gateway, GatewayError, GatewayMetrics, ModelChunk, ModelRequest, ModelStream,
     Settings,
 };
-use penstock_loadtest::fake::{FakeProvider, Script, Stats};
+use penstock_loadtest::fake::{FakeProvider, Rule, Script, Stats};
 use penstock_protocol::{TaskId, TaskKey, TenantNo};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 /// Longest wait for a state in a test.
@@ -27,7 +28,14 @@ const PROVIDERS: [&str; 3] = ["fake", "anthropic", "gemini"];
 pub(crate) struct House {
     pub(crate) provider: FakeProvider,
     pub(crate) gateway: Gateway,
+    settings: Mutex<Settings>,
     registry: Registry,
+}
+
+/// How the calls of one model are answered, one after another; the last behaviour stays.
+pub(crate) struct Scripted<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) behaviours: &'a [&'a str],
 }
 
 /// Short timers, so that tests of them are short; they are settings like any others.
@@ -52,7 +60,7 @@ pub(crate) fn settings(base_url: &str) -> Settings {
         },
         gate: GateSettings { permits: 64, spacing: Duration::ZERO, push_back: Duration::from_millis(400) },
         retry: retry(2, Duration::from_secs(10)),
-        breaker: BreakerSettings { failures: 100, ..BreakerSettings::default() },
+        breaker: BreakerSettings { failures: 0, ..BreakerSettings::default() },
         parking: ParkingSettings { plan_exhausted: Duration::from_secs(300), denied: Duration::from_secs(60) },
         answer: AnswerBounds { event_bytes_max: 1 << 20, body_bytes_max: 32 << 20 },
         tenant_calls_max: 0,
@@ -78,12 +86,21 @@ pub(crate) async fn house() -> House {
 }
 
 pub(crate) async fn house_with(change: impl FnOnce(&mut Settings)) -> House {
-    let provider = FakeProvider::start(Script::default()).await.unwrap();
+    scripted(&[], change).await
+}
+
+pub(crate) async fn scripted(script: &[Scripted<'_>], change: impl FnOnce(&mut Settings)) -> House {
+    let rules = script.iter().map(|scripted| Rule {
+        model: Some(scripted.model.to_owned()),
+        behaviours: scripted.behaviours.iter().map(|behaviour| (*behaviour).to_owned()).collect(),
+        ..Rule::default()
+    });
+    let provider = FakeProvider::start(Script { rules: rules.collect() }).await.unwrap();
     let mut settings = settings(&provider.base_url());
     change(&mut settings);
     let mut registry = Registry::with_prefix("penstock");
     let gateway = Gateway::new(&settings, GatewayMetrics::register(&mut registry)).unwrap();
-    House { provider, gateway, registry }
+    House { provider, gateway, settings: Mutex::new(settings), registry }
 }
 
 /// The same of a chain.
@@ -120,6 +137,13 @@ impl House {
             Ok(stream) => read(stream).await,
             Err(error) => (Vec::new(), Some(failed(error))),
         }
+    }
+
+    /// Changes the settings of the running gateway.
+    pub(crate) async fn reconfigure(&self, change: impl FnOnce(&mut Settings)) {
+        let mut settings = self.settings.lock().await;
+        change(&mut settings);
+        self.gateway.reconfigure(&settings).unwrap();
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -2,11 +2,13 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod answer;
+mod breaker;
 mod cache;
 mod cancel;
 mod cut;
 mod dialect;
 mod failure;
+mod fallback;
 mod hedge;
 mod house;
 mod retry;

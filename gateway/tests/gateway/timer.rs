@@ -50,6 +50,19 @@ async fn the_first_token_timer_begins_anew_for_the_second_attempt() {
 }
 
 #[tokio::test]
+async fn the_first_token_timer_begins_with_the_permit() {
+    let house = house_with(|settings| {
+        settings.gate.permits = 1;
+        settings.timers.first_token = FIRST_TOKEN;
+        settings.retry.attempts = 1;
+    })
+    .await;
+    // The third waits for the first two, longer than its timer.
+    let answers = futures_util::future::join_all((0..3).map(|_| house.ask("first_ms=210"))).await;
+    assert!(answers.iter().all(|(_, failure)| failure.is_none()), "{answers:?}");
+}
+
+#[tokio::test]
 async fn reasoning_and_tool_fragments_are_first_tokens() {
     let house = hasty_house().await;
     for behaviour in ["reasoning=1,gap_ms=600,stall=1", "tools=indexed,stall=1"] {

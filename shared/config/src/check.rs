@@ -11,6 +11,7 @@ const COMMIT_MS_MAX: u64 = 10_000;
 pub(crate) fn relations(settings: &Settings) -> Result<(), ConfigError> {
     let mut findings = Findings(Vec::new());
     ranges(settings, &mut findings);
+    breaker(settings, &mut findings);
     between(settings, &mut findings);
     names(settings, &mut findings);
     if findings.0.is_empty() { Ok(()) } else { Err(ConfigError::Contradiction { findings: findings.0 }) }
@@ -54,8 +55,16 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.ms("queue.beat_every_ms", queue.beat_every, 100, 60_000);
     f.range("queue.crashes_max", queue.crashes_max, 1, 100);
     f.range("queue.failures_max", queue.failures_max, 1, 100);
+    f.range("queue.quarantine_crashes_min", queue.quarantine_crashes_min, 0, queue.crashes_max);
+    f.range("queue.quarantine_running_max", queue.quarantine_running_max, 1, 100);
+    f.ms("queue.back_off_ms_min", queue.back_off_min, 1, 3_600_000);
+    f.ms("queue.back_off_ms_max", queue.back_off_max, 1, 86_400_000);
+    f.ms("queue.hint_ms_max", queue.hint_max, 0, 86_400_000);
+    f.ms("queue.cancel_grace_ms", queue.cancel_grace, 0, 60_000);
+    f.range("queue.dead_batch_max", queue.dead_batch_max, 1, 1000);
     f.range("queue.priority_head_start_ms", queue.priority_head_start_ms, 0, 3_600_000);
     f.range("queue.task_cost_tokens", queue.task_cost_tokens, 1, 1_000_000);
+    f.range("queue.task_cost_tokens_max", queue.task_cost_tokens_max, queue.task_cost_tokens, 1_000_000_000);
     f.range("queue.debt_max_tokens", queue.debt_max_tokens, 0, 1_000_000_000);
     f.ms("queue.reconcile_every_ms", queue.reconcile_every, 1000, 600_000);
     f.ms("events.keep_ms", events.keep, 1000, 86_400_000);
@@ -67,11 +76,16 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.range("events.tasks_per_socket_max", events.tasks_per_socket_max, 1, 10_000);
     f.ms("events.unknown_task_wait_ms", events.unknown_task_wait, 1000, 600_000);
     f.ms("events.ping_every_ms", events.ping_every, 1000, 30_000);
+    f.ms("events.standing_every_ms", events.standing_every, 500, 600_000);
+    f.range("events.standings_per_second_max", events.standings_per_second_max, 0, 100_000);
     f.ms("events.silence_ms", events.silence, 1000, 600_000);
+    f.ms("events.disconnect_grace_ms", events.disconnect_grace, 1000, 3_600_000);
     f.ms("events.ticket_ms", events.ticket, 1000, 300_000);
     f.range("worker.slots", worker.slots, 1, 10_000);
     f.ms("worker.drain_ms", worker.drain, 0, 3_600_000);
     f.ms("worker.attempt_ms_max", worker.attempt_max, 1000, 86_400_000);
+    f.ms("worker.stop_grace_ms", worker.stop_grace, 100, 600_000);
+    f.range("worker.wedged_max", worker.wedged_max, 0, 10_000);
     f.range("worker.history_messages_max", worker.history_messages_max, 0, 10_000);
     f.range("worker.history_bytes_max", worker.history_bytes_max, 0, 16 << 20);
     f.range("worker.answer_bytes_max", worker.answer_bytes_max, 1024, 16 << 20);
@@ -91,11 +105,38 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.ms("gateway.cache_keep_ms", gateway.cache_keep, 1000, 86_400_000);
     f.range("gateway.event_bytes_max", gateway.event_bytes_max, 1024, 64 << 20);
     f.range("gateway.body_bytes_max", gateway.body_bytes_max, gateway.event_bytes_max, 1 << 30);
+    f.ms("gateway.wait_ms", gateway.wait, 0, 600_000);
+    f.range("gateway.retry_percent", gateway.retry_percent, 0, 100);
+    f.range("gateway.retry_per_second", gateway.retry_per_second, 0, 10_000);
+    f.range("gateway.retry_burst", gateway.retry_burst, 0, 10_000);
+    f.ms("gateway.parked_plan_ms", gateway.parked_plan, 0, 86_400_000);
+    f.ms("gateway.parked_denied_ms", gateway.parked_denied, 0, 86_400_000);
     f.range("gateway.idle_connections_max", gateway.idle_connections_max, 0, 10_000);
     f.range("retention.ended_days", retention.ended_days, 0, 36_500);
     f.range("retention.failed_days", retention.failed_days, 0, 36_500);
     f.range("retention.rows_max", retention.rows_max, 1, 1000);
     f.ms("retention.sweep_every_ms", retention.sweep_every, 100, 3_600_000);
+}
+
+fn breaker(settings: &Settings, f: &mut Findings) {
+    let breaker = &settings.breaker;
+    f.range("breaker.failures", breaker.failures, 0, 1_000);
+    f.ms("breaker.cool_down_ms", breaker.cool_down, 1, 3_600_000);
+    f.range("breaker.cool_down_ms_max", breaker.cool_down_max.as_millis(), breaker.cool_down.as_millis(), 86_400_000);
+    f.range("breaker.successes_to_close", breaker.successes_to_close, 1, 100);
+    f.ms("breaker.rate_window_ms", breaker.rate_window, 1000, 3_600_000);
+    f.range("breaker.rate_calls_min", breaker.rate_calls_min, 1, 100_000);
+    let percents = [
+        ("breaker.rate_failures_percent", breaker.rate_failures_percent),
+        ("breaker.rate_timeouts_percent", breaker.rate_timeouts_percent),
+        ("breaker.rate_errors_percent", breaker.rate_errors_percent),
+    ];
+    for (path, percent) in percents {
+        f.range(path, percent, 0, 100);
+    }
+    f.require(breaker.failures > 0 || percents.iter().any(|(_, percent)| *percent > 0), || {
+        "breaker.failures = 0: then one of breaker.rate_*_percent must be more than 0, or no breaker ever trips".into()
+    });
 }
 
 fn between(settings: &Settings, f: &mut Findings) {
@@ -112,6 +153,9 @@ fn between(settings: &Settings, f: &mut Findings) {
             "redis.script_timeout_ms = {}: must be more than redis.admission_timeout_ms and less than queue.lease_ms",
             redis.script_timeout.as_millis()
         )
+    });
+    f.require(queue.back_off_min <= queue.back_off_max, || {
+        format!("queue.back_off_ms_min = {}: must be at most queue.back_off_ms_max", queue.back_off_min.as_millis())
     });
     f.require(mysql.batch_waiting_max >= mysql.batch_rows_max, || {
         format!("mysql.batch_waiting_max = {}: must be at least mysql.batch_rows_max", mysql.batch_waiting_max)
@@ -159,8 +203,9 @@ fn names(settings: &Settings, f: &mut Findings) {
     for (name, chain) in &settings.chains {
         f.require(!chain.hops.is_empty(), || format!("chains.{name}.hops: must name at least one provider/model"));
         for hop in &chain.hops {
-            f.require(settings.providers.contains_key(&hop.provider), || {
-                format!("chains.{name}.hops: provider `{}` is not in [providers]", hop.provider)
+            let provider = &hop.exit.provider;
+            f.require(settings.providers.contains_key(provider), || {
+                format!("chains.{name}.hops: provider `{provider}` is not in [providers]")
             });
         }
     }
@@ -171,8 +216,43 @@ fn names(settings: &Settings, f: &mut Findings) {
         });
     }
     for (name, provider) in &settings.providers {
-        f.require(provider.base_url.starts_with("http://") || provider.base_url.starts_with("https://"), || {
-            format!("providers.{name}.base_url = \"{}\": must begin with http:// or https://", provider.base_url)
+        let own = (format!("providers.{name}.base_url"), &provider.base_url);
+        let endpoints = provider.endpoints.iter();
+        let others =
+            endpoints.map(|(label, at)| (format!("providers.{name}.endpoints.{label}.base_url"), &at.base_url));
+        let needs_own = provider.endpoints.is_empty() || !provider.base_url.is_empty();
+        for (path, url) in needs_own.then_some(own).into_iter().chain(others) {
+            f.require(url.starts_with("http://") || url.starts_with("https://"), || {
+                format!("{path} = \"{url}\": must begin with http:// or https://")
+            });
+        }
+        f.require(provider.endpoints.is_empty() || provider.base_url.is_empty(), || {
+            format!("providers.{name}: name either base_url or endpoints, not both")
+        });
+        for (label, endpoint) in &provider.endpoints {
+            f.range(&format!("providers.{name}.endpoints.{label}.weight"), endpoint.weight, 1, 1_000);
+        }
+        f.require(!provider.breaker_count.is_empty(), || {
+            format!("providers.{name}.breaker_count: must name at least one outcome")
+        });
+    }
+    for (exit, model) in &settings.models {
+        let path = |key: &str| format!("models.\"{}/{}\".{key}", exit.provider, exit.model);
+        f.require(settings.providers.contains_key(&exit.provider), || {
+            format!("{}: provider `{}` is not in [providers]", path("*"), exit.provider)
+        });
+        let first_token = model.first_token.unwrap_or(settings.gateway.first_token);
+        let total = model.total.unwrap_or(settings.gateway.total);
+        f.require(first_token < total, || format!("{}: must be less than its total_ms", path("first_token_ms")));
+        f.require(first_token <= settings.gateway.time_box, || {
+            format!("{}: must be at most gateway.time_box_ms", path("first_token_ms"))
+        });
+        let timers = [("first_token_ms", model.first_token), ("idle_ms", model.idle), ("total_ms", model.total)];
+        for (key, timer) in timers.into_iter().filter_map(|(key, timer)| timer.map(|timer| (key, timer))) {
+            f.ms(&path(key), timer, 10, 3_600_000);
+        }
+        f.require(model.total.is_none_or(|total| total <= settings.worker.attempt_max), || {
+            format!("{}: must be at most worker.attempt_ms_max", path("total_ms"))
         });
     }
 }

@@ -58,7 +58,7 @@ fn is_hot(path: &[String]) -> bool {
 fn leaves(table: &Table) -> BTreeMap<Vec<String>, &Value> {
     fn walk<'a>(table: &'a Table, at: &[String], into: &mut BTreeMap<Vec<String>, &'a Value>) {
         for (key, value) in table {
-            let path = [at, &[key.clone()]].concat();
+            let path = [at, std::slice::from_ref(key)].concat();
             match value {
                 Value::Table(below) => walk(below, &path, into),
                 _ => {
@@ -102,10 +102,10 @@ fn marked(text: &str) -> BTreeSet<String> {
             if std::mem::take(&mut is_marked) {
                 hot.insert(section.split('.').next().unwrap_or_default().to_owned());
             }
-        } else if let Some((key, _)) = line.split_once(" = ") {
-            if std::mem::take(&mut is_marked) {
-                hot.insert(format!("{section}.{key}"));
-            }
+        } else if let Some((key, _)) = line.split_once(" = ")
+            && std::mem::take(&mut is_marked)
+        {
+            hot.insert(format!("{section}.{key}"));
         }
     }
     hot

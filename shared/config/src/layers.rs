@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use crate::{ConfigError, DEFAULT_TOML, Settings, check};
 
 /// Sections whose keys are names chosen by the operator: a file that has the section replaces the defaults' names.
-pub(crate) const NAMED: [&str; 3] = ["providers", "chains", "agents"];
+pub(crate) const NAMED: [&str; 4] = ["providers", "models", "chains", "agents"];
 /// Short environment names that other tools share.
 const SHORT: [(&str, &str); 3] =
     [("REDIS_URL", "redis.url"), ("DATABASE_URL", "mysql.url"), ("RUST_LOG", "log.filter")];
@@ -85,6 +85,10 @@ pub(crate) fn layered(
             if over.contains_key(section) {
                 table.remove(section);
             }
+        }
+        // The default models belong to the default providers.
+        if over.contains_key("providers") {
+            table.remove("models");
         }
         merge(&mut table, over, "", &Origin::File(path.to_owned()), &mut origins);
     }
@@ -235,11 +239,34 @@ mod tests {
     }
 
     #[test]
+    fn a_hop_may_say_how_requests_are_changed_for_it() {
+        let file = "[chains.default]\nhops = [\"openai/a\", { exit = \"openai/b\", set = { thinking = { type = \"on\" } }, drop = [\"x\"] }]\n";
+        let settings = with(Some(file), &[]).unwrap().settings;
+        let [plain, changed] = &settings.chains["default"].hops[..] else { panic!("two hops") };
+        assert!(plain.set.is_empty() && plain.drop.is_empty() && !plain.cache_markers);
+        assert_eq!((changed.exit.model.as_str(), &changed.drop[..]), ("b", &["x".to_owned()][..]));
+        assert_eq!(changed.set["thinking"]["type"].as_str(), Some("on"));
+        let error = with(Some("[chains.default]\nhops = [{ exit = \"openai/b\", sets = 1 }]\n"), &[]).unwrap_err();
+        assert!(error.to_string().contains("chains.default.hops"), "{error}");
+    }
+
+    #[test]
+    fn a_breaker_list_that_names_no_countable_outcome_is_refused() {
+        for list in ["[]", "[\"rate_limited\"]", "[\"connect\", \"oops\"]"] {
+            let file = format!(
+                "[providers.openai]\ndialect = \"openai\"\nbase_url = \"http://x/v1\"\nbreaker_count = {list}\n"
+            );
+            let error = with(Some(&file), &[]).unwrap_err().to_string();
+            assert!(error.contains("providers.openai.breaker_count"), "{list}: {error}");
+        }
+    }
+
+    #[test]
     fn named_sections_of_a_file_replace_the_default_names() {
         let file = "[providers.p]\ndialect = \"openai\"\nbase_url = \"http://127.0.0.1:1/v1\"\n[chains.c]\nhops = [\"p/m/x\"]\n[agents.a]\nchain = \"c\"\n";
         let settings = with(Some(file), &[]).unwrap().settings;
         assert_eq!(settings.agents.keys().collect::<Vec<_>>(), ["a"]);
-        assert_eq!(settings.chains["c"].hops[0].model, "m/x");
+        assert_eq!(settings.chains["c"].hops[0].exit.model, "m/x");
         let error = with(Some("[agents.a]\nchain = \"nowhere\"\n"), &[]).unwrap_err().to_string();
         assert!(error.contains("agents.a.chain"), "{error}");
     }

@@ -23,8 +23,8 @@ pub use live::LiveSettings;
 pub use metrics::SettingsMetrics;
 pub use print::{effective, reference};
 pub use settings::{
-    Agent, Api, Chain, Deployment, Dialect, Events, Gateway, Hop, Log, LogFormat, Mysql, Provider, Queue, Redis,
-    Retention, Settings, Worker,
+    Agent, Api, Breaker, Chain, CountedOutcome, Deployment, Dialect, Endpoint, Events, ExitName, Gateway, Hop, Log,
+    LogFormat, Model, Mysql, Provider, Queue, Redis, Retention, Settings, Worker,
 };
 pub use watcher::Watcher;
 

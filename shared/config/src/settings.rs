@@ -21,9 +21,12 @@ pub struct Settings {
     pub events: Events,
     pub worker: Worker,
     pub gateway: Gateway,
+    pub breaker: Breaker,
     pub retention: Retention,
     pub log: Log,
     pub providers: BTreeMap<String, Provider>,
+    #[serde(default)]
+    pub models: BTreeMap<ExitName, Model>,
     pub chains: BTreeMap<String, Chain>,
     pub agents: BTreeMap<String, Agent>,
 }
@@ -90,8 +93,20 @@ pub struct Queue {
     pub beat_every: Duration,
     pub crashes_max: u32,
     pub failures_max: u32,
+    pub quarantine_crashes_min: u32,
+    pub quarantine_running_max: u32,
+    #[serde(rename = "back_off_ms_min", deserialize_with = "ms")]
+    pub back_off_min: Duration,
+    #[serde(rename = "back_off_ms_max", deserialize_with = "ms")]
+    pub back_off_max: Duration,
+    #[serde(rename = "hint_ms_max", deserialize_with = "ms")]
+    pub hint_max: Duration,
+    #[serde(rename = "cancel_grace_ms", deserialize_with = "ms")]
+    pub cancel_grace: Duration,
+    pub dead_batch_max: u32,
     pub priority_head_start_ms: u64,
     pub task_cost_tokens: u64,
+    pub task_cost_tokens_max: u64,
     pub debt_max_tokens: u64,
     #[serde(rename = "reconcile_every_ms", deserialize_with = "ms")]
     pub reconcile_every: Duration,
@@ -115,8 +130,13 @@ pub struct Events {
     pub unknown_task_wait: Duration,
     #[serde(rename = "ping_every_ms", deserialize_with = "ms")]
     pub ping_every: Duration,
+    #[serde(rename = "standing_every_ms", deserialize_with = "ms")]
+    pub standing_every: Duration,
+    pub standings_per_second_max: u32,
     #[serde(rename = "silence_ms", deserialize_with = "ms")]
     pub silence: Duration,
+    #[serde(rename = "disconnect_grace_ms", deserialize_with = "ms")]
+    pub disconnect_grace: Duration,
     #[serde(rename = "ticket_ms", deserialize_with = "ms")]
     pub ticket: Duration,
 }
@@ -131,6 +151,9 @@ pub struct Worker {
     pub drain: Duration,
     #[serde(rename = "attempt_ms_max", deserialize_with = "ms")]
     pub attempt_max: Duration,
+    #[serde(rename = "stop_grace_ms", deserialize_with = "ms")]
+    pub stop_grace: Duration,
+    pub wedged_max: usize,
     pub history_messages_max: u32,
     pub history_bytes_max: usize,
     pub answer_bytes_max: usize,
@@ -166,6 +189,15 @@ pub struct Gateway {
     pub cache_keep: Duration,
     pub event_bytes_max: usize,
     pub body_bytes_max: usize,
+    #[serde(rename = "wait_ms", deserialize_with = "ms")]
+    pub wait: Duration,
+    pub retry_percent: u32,
+    pub retry_per_second: u32,
+    pub retry_burst: u32,
+    #[serde(rename = "parked_plan_ms", deserialize_with = "ms")]
+    pub parked_plan: Duration,
+    #[serde(rename = "parked_denied_ms", deserialize_with = "ms")]
+    pub parked_denied: Duration,
     pub idle_connections_max: usize,
 }
 
@@ -177,6 +209,24 @@ pub struct Retention {
     pub rows_max: u32,
     #[serde(rename = "sweep_every_ms", deserialize_with = "ms")]
     pub sweep_every: Duration,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Breaker {
+    pub failures: u32,
+    #[serde(rename = "cool_down_ms", deserialize_with = "ms")]
+    pub cool_down: Duration,
+    #[serde(rename = "cool_down_ms_max", deserialize_with = "ms")]
+    pub cool_down_max: Duration,
+    pub successes_to_close: u32,
+    #[serde(rename = "rate_window_ms", deserialize_with = "ms")]
+    pub rate_window: Duration,
+    pub rate_calls_min: u32,
+    pub rate_failures_percent: u32,
+    pub rate_timeouts_percent: u32,
+    pub rate_errors_percent: u32,
+    pub is_shared: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -197,9 +247,51 @@ pub enum LogFormat {
 #[serde(deny_unknown_fields)]
 pub struct Provider {
     pub dialect: Dialect,
+    #[serde(default)]
     pub base_url: String,
     #[serde(default)]
     pub api_key_env: String,
+    #[serde(default)]
+    pub vendor: String,
+    #[serde(default = "counted")]
+    pub breaker_count: Vec<CountedOutcome>,
+    #[serde(default)]
+    pub endpoints: BTreeMap<String, Endpoint>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoint {
+    pub base_url: String,
+    #[serde(default = "one")]
+    pub weight: u32,
+}
+
+/// What a breaker may count. Rate limits, slow streams, faults of the request and cancels never are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CountedOutcome {
+    Connect,
+    Server,
+    FirstToken,
+    Broken,
+    Undecodable,
+    Empty,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    #[serde(default, rename = "first_token_ms", deserialize_with = "optional_ms")]
+    pub first_token: Option<Duration>,
+    #[serde(default, rename = "idle_ms", deserialize_with = "optional_ms")]
+    pub idle: Option<Duration>,
+    #[serde(default, rename = "total_ms", deserialize_with = "optional_ms")]
+    pub total: Option<Duration>,
+    pub context_tokens: Option<u64>,
+    pub tools: Option<bool>,
+    pub vision: Option<bool>,
+    pub json_schema: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -217,10 +309,19 @@ pub struct Chain {
 }
 
 /// One exit, written `provider/model`; a model name may itself hold slashes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hop {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExitName {
     pub provider: String,
     pub model: String,
+}
+
+/// One place in a chain: `provider/model`, or a table that also says how requests are changed for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hop {
+    pub exit: ExitName,
+    pub set: toml::Table,
+    pub drop: Vec<String>,
+    pub cache_markers: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -235,16 +336,63 @@ pub struct Agent {
     pub fallback_answer: String,
 }
 
-impl<'de> Deserialize<'de> for Hop {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
+impl std::str::FromStr for ExitName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once('/') {
             Some((provider, model)) if !provider.is_empty() && !model.is_empty() => {
                 Ok(Self { provider: provider.to_owned(), model: model.to_owned() })
             }
-            _ => Err(serde::de::Error::custom(format!("`{text}` is not `provider/model`"))),
+            _ => Err(format!("`{text}` is not `provider/model`")),
         }
     }
+}
+
+impl<'de> Deserialize<'de> for ExitName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hop {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Whole {
+            exit: ExitName,
+            #[serde(default)]
+            set: toml::Table,
+            #[serde(default)]
+            drop: Vec<String>,
+            #[serde(default)]
+            cache_markers: bool,
+        }
+
+        match toml::Value::deserialize(from)? {
+            toml::Value::String(text) => {
+                let exit = text.parse().map_err(serde::de::Error::custom)?;
+                Ok(Self { exit, set: toml::Table::new(), drop: Vec::new(), cache_markers: false })
+            }
+            whole => {
+                let Whole { exit, set, drop, cache_markers } =
+                    whole.try_into().map_err(|error: toml::de::Error| serde::de::Error::custom(error.message()))?;
+                Ok(Self { exit, set, drop, cache_markers })
+            }
+        }
+    }
+}
+
+fn counted() -> Vec<CountedOutcome> {
+    vec![CountedOutcome::Connect, CountedOutcome::Server, CountedOutcome::FirstToken, CountedOutcome::Broken]
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn optional_ms<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    ms(from).map(Some)
 }
 
 fn optional_address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {

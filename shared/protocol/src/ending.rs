@@ -3,7 +3,7 @@
 //! Law 4: the row decides, Redis only publishes. Every process that publishes an end (worker, door, reaper) builds
 //! it here, so the event is the same whoever publishes it.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::event::Outcome;
 use crate::{ErrorCode, Event, Status, TaskId, ThreadId, TokenUsage};
@@ -19,6 +19,12 @@ pub struct Ending {
     pub error: Option<(ErrorCode, String)>,
     /// Usage, one entry per provider and model.
     pub usage: Vec<TokenUsage>,
+}
+
+/// A final answer as it is stored in its task's row and sent in RUN_FINISHED.
+#[must_use]
+pub fn answer(message_id: &str, text: &str) -> Value {
+    json!({ "message_id": message_id, "text": text })
 }
 
 impl Ending {

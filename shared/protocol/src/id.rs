@@ -61,6 +61,20 @@ impl TaskId {
     }
 }
 
+impl TaskKey {
+    /// The id of the task that repeats this one. Derived, so that a replay that is asked for twice is one task.
+    #[must_use]
+    pub fn replay_id(self) -> TaskId {
+        let mut hash = Sha256::new();
+        hash.update(b"replay");
+        hash.update(self.tenant.0.to_be_bytes());
+        hash.update(self.task.0.as_bytes());
+        let mut head = [0_u8; 16];
+        head.copy_from_slice(&hash.finalize()[..16]);
+        TaskId(Uuid::new_v8(head))
+    }
+}
+
 impl ThreadId {
     /// A new time-ordered id (`UUIDv7`).
     #[must_use]

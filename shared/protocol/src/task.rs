@@ -26,9 +26,21 @@ pub struct TaskSpec {
     /// Context entries (AG-UI).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<Value>,
+    /// What its caller wants of retries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryWish>,
     /// W3C `traceparent` of the submitting request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+}
+
+/// What a caller wants of retries, inside what the settings allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RetryWish {
+    /// Attempts that may fail, 1 = none is repeated; at most `queue.failures_max`, which counts where this is larger.
+    #[schema(value_type = u32, minimum = 1)]
+    pub failures_max: std::num::NonZeroU32,
 }
 
 /// A text continues its thread; a list of messages *is* the conversation and nothing is put before it.

@@ -15,9 +15,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use penstock_protocol::ThreadId;
+use penstock_protocol::{TenantNo, ThreadId};
 use penstock_queue::fixture::task;
-use penstock_queue::{AdmitLimits, AdmitRequest, Finish, Queue, QueueSettings, QueuedTask, Shard, WorkerId};
+use penstock_queue::{
+    AdmitLimits, AdmitRequest, Finish, Queue, QueueSettings, QueuedTask, Shard, TenantTerms, Terms, WorkerId,
+};
 
 const STARTED: &str = r#"{"type":"RUN_STARTED","threadId":"0198c7a2-1111-7222-8333-123456789012","runId":"0198c7a2-1111-7222-8333-123456789012","protocolVersion":"1.0"}"#;
 const FINISHED: &str = r#"{"type":"RUN_FINISHED","threadId":"0198c7a2-1111-7222-8333-123456789012","runId":"0198c7a2-1111-7222-8333-123456789012","outcome":{"type":"success"}}"#;
@@ -70,6 +72,7 @@ impl Server {
         let _: () = penstock_queue::fixture::command(&self.queue, &["FLUSHALL"]).await;
         let census = self.queue.census().await.unwrap();
         let token = self.queue.wipe(&census).await.unwrap().unwrap();
+        assert!(self.queue.apply(token.book(), &penstock_queue::Terms::default()).await.unwrap());
         assert!(self.queue.open(&token).await.unwrap());
     }
 }
@@ -97,6 +100,7 @@ fn new_task(shape: Shape, number: u64) -> QueuedTask {
     let tenant = 1 + u32::try_from(number % u64::from(shape.tenants)).unwrap();
     QueuedTask {
         user: shape.with_user.then(|| format!("user-{number}")),
+        agent: "assistant".to_owned(),
         thread: shape.with_thread.then(ThreadId::mint),
         ..task(tenant, number)
     }
@@ -127,6 +131,7 @@ async fn serve(queue: &Queue, count: usize, width: usize) {
                     attempt: entry.attempt,
                     worker,
                     cost_tokens: Some(150),
+                    input_tokens: 100,
                     last_seq: 1,
                     event: FINISHED,
                 };
@@ -236,11 +241,60 @@ async fn measure_verbs(server: &Server, count: usize) {
     stream::iter(&entries)
         .for_each_concurrent(16, |entry| async move {
             let (key, attempt) = (entry.key, entry.attempt);
-            let finish = Finish { key, attempt, worker, cost_tokens: Some(150), last_seq: 1, event: FINISHED };
+            let finish = Finish {
+                key,
+                attempt,
+                worker,
+                cost_tokens: Some(150),
+                input_tokens: 100,
+                last_seq: 1,
+                event: FINISHED,
+            };
             queue.finish(&finish).await.unwrap();
         })
         .await;
     report(server, "finish", count).await;
+}
+
+/// One dispatch that passes over a tenant at its cap with 100 000 tasks in line.
+async fn measure_capped(server: &Server) {
+    const ROUNDS: u64 = 1000;
+    server.empty().await;
+    let queue = &server.queue;
+    let census = queue.census().await.unwrap();
+    let capped = TenantTerms { running_max: Some(1), ..TenantTerms::usual(TenantNo(1)) };
+    let terms = Terms { tenants: vec![capped], ..Terms::default() };
+    assert!(queue.apply(&census.book, &terms).await.unwrap());
+    stream::iter(0..100_000)
+        .for_each_concurrent(64, |number| async move { submit(queue, &task(1, number)).await })
+        .await;
+    let worker = WorkerId::new("w").unwrap();
+    queue.beat(&worker, 2, &[], 0).await.unwrap();
+    let mut worst = Duration::ZERO;
+    let mut reader = queue.ready_reader(worker.clone());
+    let capped = reader.read_now(10).await.unwrap();
+    assert_eq!(capped.len(), 1);
+    begin(queue).await;
+    for number in 0..ROUNDS {
+        let other = task(2, number);
+        let asked = std::time::Instant::now();
+        queue.enqueue(&other).await.unwrap();
+        worst = worst.max(asked.elapsed());
+        let entry = reader.read_now(10).await.unwrap().pop().unwrap();
+        assert_eq!(entry.key, other.key);
+        queue.start(&entry, &worker, STARTED).await.unwrap();
+        let (key, attempt, worker) = (entry.key, entry.attempt, &worker);
+        let finish = Finish { key, attempt, worker, cost_tokens: None, input_tokens: 0, last_seq: 1, event: FINISHED };
+        queue.finish(&finish).await.unwrap();
+    }
+    let stats = server.info("commandstats").await;
+    let fcall = stats["cmdstat_fcall"].split(',').find_map(|part| part.strip_prefix("usec=")?.parse::<f64>().ok());
+    println!(
+        "{:<44} {:>6.2} µs in all verbs of a task past it, slowest enqueue and dispatch {:.2} ms with the round trip",
+        "a capped tenant with 100 000 in line",
+        fcall.unwrap() / ROUNDS as f64,
+        worst.as_secs_f64() * 1000.0
+    );
 }
 
 async fn begin(queue: &Queue) {
@@ -281,7 +335,16 @@ async fn main() {
             ..plain
         },
         Shape { name: "100 000 in line, 10 000 tenants", waiting: 100_000, slots: 16, tenants: 10_000, ..plain },
+        Shape {
+            name: "100 000 in line, 10 000 tenants, user and thread",
+            waiting: 100_000,
+            slots: 16,
+            tenants: 10_000,
+            with_thread: true,
+            with_user: true,
+        },
     ];
+    measure_capped(&server).await;
     for shape in shapes {
         for width in [1, 16] {
             measure(&server, shape, if width == 1 { 3000 } else { 20_000 }, width).await;

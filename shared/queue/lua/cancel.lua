@@ -1,6 +1,6 @@
 -- cancel: publishes the cancel that MySQL stored: at once if the task does not run, else as a word to its worker.
 --
--- KEYS  1–16, 17 event stream
+-- KEYS  the shard's keys, the event stream
 -- ARGV  now_ms, id, attempt in MySQL, keep ms of the stream, terminal event
 -- Returns 1 ended · 2 flagged, the owner was told · 0 had ended already
 --         3 unknown, 4 registered: the event is written, so a waiting client gets its end
@@ -26,7 +26,7 @@ verb('cancel', function(keys, args)
   if not r then return 3 end
   if r.status == 'A' then return 4 end
   local no = tenant_of(id)
-  local t = tenant(no)
+  local t = read_tenant(no)
   entomb(no, id, r, t)
   update_ring(no, t)
   dispatch(1)

@@ -1,6 +1,6 @@
 -- close: publishes the end of a task whose row is terminal, wherever Redis thinks the task is.
 --
--- KEYS  1–16, 17 event stream
+-- KEYS  the shard's keys, the event stream
 -- ARGV  now_ms, id, attempt in MySQL, keep ms of the stream, terminal event
 -- Returns 1 closed · 0 had ended already
 -- Law 4: the event comes from the row; a stream that is sealed already gets none. A tombstone stops a late revival.
@@ -17,11 +17,11 @@ verb('close', function(keys, args)
     call('ZADD', K[DONE], int(now + TOMBSTONE_MS), id)
     write_task(id, {
       status = 'F', attempt = attempt, user = '', thread = '', place = '', turn = '', cost = 1, owner = '', entry = '',
-      cancel = '', hash = '',
+      cancel = '', hash = '', agent = '',
     })
     return 1
   end
-  local t = tenant(no)
+  local t = read_tenant(no)
   entomb(no, id, r, t)
   update_ring(no, t)
   dispatch(1)

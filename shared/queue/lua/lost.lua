@@ -1,6 +1,6 @@
 -- lost: finds tasks whose worker fell silent. It changes nothing: the caller reads their rows, then reaps or closes each.
 --
--- KEYS  1–16
+-- KEYS  the shard's keys
 -- ARGV  now_ms, at most so many of each kind, ms after which an entry that was read and not started is lost
 -- Returns {id, attempt, status, …}: leases that have passed (X), and entries read but not started (R)
 

@@ -1,6 +1,6 @@
 -- pause: the run closes with an interrupt and waits for a person; the row in MySQL is the task's only home meanwhile.
 --
--- KEYS  1–16, 17 event stream
+-- KEYS  the shard's keys, the event stream
 -- ARGV  now_ms, id, attempt, worker, event (RUN_FINISHED with outcome interrupt), keep ms of the stream
 -- Returns 1 paused · 2 had ended · 0 stale · 3 unknown
 -- Law 4: no seal, since the answer opens the next attempt on the same stream. A paused task holds no slot and no thread.
@@ -16,7 +16,7 @@ verb('pause', function(keys, args)
   call('PEXPIRE', K[EV], int(args[6]))
 
   local no = tenant_of(id)
-  local t = tenant(no)
+  local t = read_tenant(no)
   leave_home(no, id, r, t)
   leave_thread(no, r, t)
   leave_user(no, r)

@@ -1,8 +1,8 @@
 -- reap: takes a lost task from its silent worker.
 --
--- KEYS  1–16, 17 event stream
+-- KEYS  the shard's keys, the event stream
 -- ARGV  now_ms, id, attempt, reaper (worker id), lease ms, idle ms of an entry, closing: 1 = the row is terminal or
---       its attempts are used up
+--       its attempts are used up, 1 = it has lost so many workers that it may only run in the quarantine lane
 -- Returns {1, 0} back in line · {2, attempt} a closing attempt, owned by the reaper: it ends the row and calls finish
 --         {0, 0} not lost any more
 -- Law 5: the fence event `<attempt + 1>-0` comes first. Law 4: nothing ends here; the row does, then finish publishes.
@@ -31,10 +31,11 @@ verb('reap', function(keys, args)
     return { 2, r.attempt }
   end
   local no = tenant_of(id)
-  local t = tenant(no)
+  local t = read_tenant(no)
   leave_home(no, id, r, t)
-  wait(no, id, r, t)
-  write_task(id, r)
+  if args[8] == '1' then r.lane = 'q' end
+  wait(no, id, r, t, true)
+  stage_task(id, r)
   update_ring(no, t)
   dispatch(1)
   commit()

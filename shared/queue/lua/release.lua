@@ -1,6 +1,6 @@
 -- release: takes a registration back, when nothing was or will be committed under it.
 --
--- KEYS  1–16
+-- KEYS  the shard's keys
 -- ARGV  now_ms, id, registrant
 -- Returns 1 released · 0 there is no such registration of this registrant (late and doubled calls change nothing)
 
@@ -10,9 +10,8 @@ verb('release', function(keys, args)
   local r = read_task(id)
   if not r or r.status ~= 'A' or r.owner ~= args[3] then return 0 end
   local no = tenant_of(id)
-  leave_home(no, id, r, tenant(no))
-  leave_user(no, r)
-  call('HDEL', K[TASKS], id)
-  commit_tenants()
+  forget(no, id, r, (read_tenant(no)))
+  dispatch(1)
+  commit()
   return 1
 end)

@@ -1,8 +1,8 @@
 -- retry: the owner gives an attempt up: back in line at its old place (hand-back, due at once) or after a delay.
 --
--- KEYS  1–16, 17 event stream
+-- KEYS  the shard's keys, the event stream
 -- ARGV  now_ms, id, attempt, worker, delay ms (0 = at once), real cost (tokens, −1 = unknown),
---       cause (`handed_back` or `attempt_failed`)
+--       cause (`handed_back` or `attempt_failed`), max debt (tokens, 0 = any)
 -- Returns 1 waits again · 2 had ended · 0 stale · 3 unknown
 -- Law 5: the fence event `<attempt + 1>-0` comes first, so Redis refuses this attempt from now on.
 
@@ -17,19 +17,18 @@ verb('retry', function(keys, args)
   if not fence(id, attempt, cause, cause) then return 2 end
 
   local no = tenant_of(id)
-  local t = tenant(no)
+  local t = read_tenant(no)
   leave_home(no, id, r, t)
-  local real = tonumber(args[6]) or -1
-  if real >= 0 then t.tag = max(t.tag + (real - r.cost) / t.weight, 0) end
+  settle(r, t, tonumber(args[6]) or -1, tonumber(args[8]) or 0)
   local delay = tonumber(args[5])
   if delay > 0 then
     t.waiting = t.waiting + 1
     r.status, r.owner = 'D', ''
     call('ZADD', K[DELAYED], int(now + delay), id)
   else
-    wait(no, id, r, t)
+    wait(no, id, r, t, true)
   end
-  write_task(id, r)
+  stage_task(id, r)
   update_ring(no, t)
   dispatch(1)
   commit()

@@ -1,6 +1,6 @@
 -- start: the claimed task begins to run: first event, lease, entry gone.
 --
--- KEYS  1–16, 17 event stream
+-- KEYS  the shard's keys, the event stream
 -- ARGV  now_ms, id, entry, worker, lease ms, attempt, RUN_STARTED
 -- Returns {code, s of the last event}: 1 runs (also when repeated) · 0 stale entry · −1 the stream is sealed or ahead
 -- Law 4: Redis refuses the event of an ended task. Law 7: RUN_STARTED only opens a run; a later attempt of an open run

@@ -1,7 +1,8 @@
 -- tick: what nobody asks for: due tasks, old registrations, tombstones, silent workers, the sums.
 --
--- KEYS  1–16
--- ARGV  now_ms, at most so many of each kind, ms after which a silent worker's slots do not count
+-- KEYS  the shard's keys
+-- ARGV  now_ms, at most so many of each kind, ms after which a silent worker's slots do not count, width of the
+--       quarantine lane
 -- Returns how much was done; as much as the bound means: call again
 
 verb('tick', function(keys, args)
@@ -17,14 +18,14 @@ verb('tick', function(keys, args)
       local no = tenant_of(id)
       local t = tenant(no)
       leave_home(no, id, r, t)
-      wait(no, id, r, t)
-      write_task(id, r)
+      wait(no, id, r, t, true)
+      stage_task(id, r)
       update_ring(no, t)
     else
       call('ZREM', K[DELAYED], id)
     end
   end
-  most = max(most, #due)
+  most = max(most, #due, wake_paced(min(count, 100)))
 
   local old = call('ZRANGEBYSCORE', K[DONE], '-inf', int(now), 'LIMIT', 0, count)
   if #old > 0 then
@@ -51,16 +52,26 @@ verb('tick', function(keys, args)
   end
   s.slots = slots
   s.used = call('XLEN', K[READY]) + call('ZCARD', K[LEASES])
-  s.held = call('ZCARD', K[HELD])
+  s.admitted, s.lined, s.held = call('ZCARD', K[ADMITTED]), call('ZCARD', K[LINE]), call('ZCARD', K[HELD])
+  s.quarantined = s.held > 0 and call('ZLEXCOUNT', K[HELD], '[q|', '(q}') or 0
+  if s.lane ~= '' then
+    local lane = {}
+    for id in gmatch(s.lane, '%S+') do
+      local r = read_task(id)
+      if r and r.lane == 'q' and (r.status == 'R' or r.status == 'X') then lane[#lane + 1] = id end
+    end
+    s.lane = concat(lane, ' ')
+  end
+  s.lane_max = tonumber(args[4]) or 1
   advance()
-  call('HSET', K[STATS], 'tick', int(now), 'slots', int(slots))
+  call('HSET', K[STATS], 'tick', int(now))
 
   -- Tenants at rest whose tag virtual time has passed are forgotten, unless they were configured.
   local page = call('HSCAN', K[TENANTS], call('HGET', K[STATS], 'scan') or '0', 'COUNT', 50)
   for i = 1, #page[2], 2 do
     local no, text = page[2][i], page[2][i + 1]
-    if no ~= '#' and not tenants[no] then
-      local tag, retry_at = match(text, '^([^|]*)|1|0|0|0|0|0|0|0|([^|]*)$')
+    if not tenants[no] then
+      local tag, retry_at = match(text, '^([^|]*)|1||0.000|0|0|0|0|0||([^|]*)|[^|]*$')
       if tag and tonumber(tag) <= s.v and tonumber(retry_at) <= now then call('HDEL', K[TENANTS], no) end
     end
   end

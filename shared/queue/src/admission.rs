@@ -3,7 +3,7 @@
 //! Law 1: one step judges and registers; depth never passes the limit by an admission. Only [`Queue::admit`] builds an
 //! [`Admitted`].
 
-use penstock_protocol::TaskKey;
+use penstock_protocol::{TaskKey, ThreadId};
 use uuid::Uuid;
 
 use crate::{Queue, QueueError, field};
@@ -34,6 +34,8 @@ pub struct AdmitLimits {
     pub user_live_max: u64,
     /// Longest predicted wait that the caller accepts.
     pub wait_ms_max: u64,
+    /// Conversation that must be free: it is taken together with the registration. `None` = the task may wait for it.
+    pub thread_free: Option<ThreadId>,
 }
 
 /// The answer at the door.
@@ -105,8 +107,12 @@ pub enum Reason {
     Full,
     /// The tenant's part of it is full.
     TenantFull,
-    /// The user or the tenant has too many tasks that have not ended.
-    TooManyLive,
+    /// The tenant has too many tasks that have not ended.
+    TenantLive,
+    /// The user has too many tasks that have not ended.
+    UserLive,
+    /// Another task of the conversation has not ended, and the request does not wait for it.
+    ThreadBusy,
     /// The predicted wait is longer than the caller accepts.
     WaitTooLong,
     /// The book is being rebuilt from MySQL.
@@ -132,7 +138,8 @@ impl Queue {
             .arg(limits.tenant_depth_max)
             .arg(limits.tenant_live_max)
             .arg(limits.user_live_max)
-            .arg(limits.wait_ms_max);
+            .arg(limits.wait_ms_max)
+            .arg(field::thread(limits.thread_free));
         let mut tries = self.settings().admit_retries;
         let (code, depth, wait_ms, ahead): (i64, u64, i64, u64) = loop {
             match self.call_within(&verb, self.settings().admit_timeout).await {
@@ -154,9 +161,11 @@ impl Queue {
             -1 => Ok(AdmitVerdict::Differs),
             -2 => rejected(Reason::Full),
             -3 => rejected(Reason::TenantFull),
-            -4 => rejected(Reason::TooManyLive),
+            -4 => rejected(Reason::TenantLive),
             -5 => rejected(Reason::WaitTooLong),
             -6 => rejected(Reason::Rebuilding),
+            -7 => rejected(Reason::ThreadBusy),
+            -8 => rejected(Reason::UserLive),
             other => Err(QueueError::Answer { call: "admit", answer: format!("code {other}") }),
         }
     }

@@ -58,6 +58,8 @@ pub struct Finish<'a> {
     pub worker: &'a WorkerId,
     /// Real cost in tokens, where it is known: settles the estimate in the fair order.
     pub cost_tokens: Option<u64>,
+    /// Tokens of its input, as its row has them: what it used beyond them is learned for its agent.
+    pub input_tokens: u64,
     /// Dense number of the last event that the worker wrote, 0 for a reaper.
     pub last_seq: u64,
     /// Terminal event, built from the row.
@@ -116,10 +118,16 @@ impl Queue {
         }
     }
 
-    /// Puts a task back whose claim found MySQL ahead of the entry: `attempt` is MySQL's. Returns whether it fitted.
-    pub async fn raise(&self, entry: &ReadyEntry, attempt: u32) -> Result<bool, QueueError> {
+    /// Puts a task back whose claim found MySQL ahead of the entry: `attempt` is MySQL's, `quarantine` sends it to the
+    /// quarantine lane. Returns whether it fitted.
+    pub async fn raise(&self, entry: &ReadyEntry, attempt: u32, quarantine: bool) -> Result<bool, QueueError> {
         let events = self.shard().events(entry.key);
-        let verb = self.verb("raise", Some(&events)).arg(entry.key.to_string()).arg(&entry.entry).arg(attempt);
+        let verb = self
+            .verb("raise", Some(&events))
+            .arg(entry.key.to_string())
+            .arg(&entry.entry)
+            .arg(attempt)
+            .arg(u8::from(quarantine));
         self.call(&verb).await
     }
 
@@ -135,6 +143,7 @@ impl Queue {
             .arg(finish.last_seq)
             .arg_ms(self.settings().events_keep)
             .arg(self.settings().debt_max_tokens)
+            .arg(finish.input_tokens)
             .arg(finish.event);
         AttemptVerdict::of("finish", self.call(&verb).await?)
     }
@@ -152,7 +161,8 @@ impl Queue {
             .arg(match retry.cause {
                 RetryCause::HandedBack => "handed_back",
                 RetryCause::AttemptFailed => "attempt_failed",
-            });
+            })
+            .arg(self.settings().debt_max_tokens);
         AttemptVerdict::of("retry", self.call(&verb).await?)
     }
 

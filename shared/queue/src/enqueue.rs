@@ -4,7 +4,7 @@
 use penstock_protocol::{Place, TaskKey, ThreadId};
 
 use crate::queue::Verb;
-use crate::{Queue, QueueError, State, field};
+use crate::{Queue, QueueError, QueueSettings, State, field};
 
 /// What Redis needs to know of an accepted task; all of it stands in the task's row.
 #[derive(Clone, Debug)]
@@ -21,21 +21,14 @@ pub struct QueuedTask {
     pub place: Place,
     /// When it was accepted: the order inside its thread.
     pub accepted_ms: u64,
-    /// Estimated cost.
+    /// Tokens of its input. What its agent's tasks use beyond theirs is added where it is queued.
     pub cost_tokens: u64,
     /// Latest attempt that MySQL knows.
     pub attempt: u32,
-    /// The tenant's share where the caller knows it; `None` leaves what Redis has.
-    pub share: Option<TenantShare>,
-}
-
-/// A tenant's share of the slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TenantShare {
-    /// Relative weight, from 1.
-    pub weight: u32,
-    /// Most tasks that run at once; 0 = no cap.
-    pub running_max: u64,
+    /// It lost workers before: it runs in the quarantine lane only.
+    pub is_quarantined: bool,
+    /// Agent that runs it; empty = none, and nothing is added to the cost.
+    pub agent: String,
 }
 
 /// What became of a task that was put in its place.
@@ -53,12 +46,10 @@ pub enum EnqueueVerdict {
 impl Queue {
     /// Puts an accepted task in its place. Never refused; repeats change nothing.
     pub async fn enqueue(&self, task: &QueuedTask) -> Result<EnqueueVerdict, QueueError> {
-        let share = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
         let events = self.shard().events(task.key);
         let verb = task
-            .args(self.verb("enqueue", Some(&events)), task.attempt)
-            .arg(share(task.share.map(|share| u64::from(share.weight))))
-            .arg(share(task.share.map(|share| share.running_max)));
+            .args(self.verb("enqueue", Some(&events)), task.attempt, self.settings())
+            .arg(u8::from(task.is_quarantined));
         let (code, detail): (i64, String) = self.call(&verb).await?;
         match (code, State::from_letter(&detail)) {
             (1, _) => Ok(EnqueueVerdict::Queued { returned: detail == "1" }),
@@ -69,14 +60,17 @@ impl Queue {
 }
 
 impl QueuedTask {
-    pub(crate) fn args(&self, verb: Verb, attempt: u32) -> Verb {
+    pub(crate) fn args(&self, verb: Verb, attempt: u32, settings: &QueueSettings) -> Verb {
         verb.arg(self.key.to_string())
             .arg(field::user(self.user.as_deref()))
             .arg(field::thread(self.thread))
             .arg(field::body_hash(&self.body_hash))
-            .arg(self.place.as_str())
+            .arg(field::place(self.place.as_str()))
             .arg(field::turn(&self.place, self.accepted_ms))
             .arg(self.cost_tokens)
             .arg(attempt)
+            .arg(field::agent(&self.agent))
+            .arg(settings.cost_unknown_tokens)
+            .arg(settings.cost_max_tokens)
     }
 }

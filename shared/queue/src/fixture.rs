@@ -6,7 +6,7 @@ use redis::{FromRedisValue, cmd};
 #[doc(no_inline)]
 pub use redis::{Value, from_redis_value};
 
-use crate::{Library, Queue, QueueSettings, QueuedTask, Shard};
+use crate::{Library, Queue, QueueSettings, QueuedTask, Shard, TenantTerms, Terms};
 
 /// A queue with a random deployment name; its keys go with [`TestQueue::delete`].
 #[derive(Debug)]
@@ -44,7 +44,19 @@ impl TestQueue {
     async fn rebuild_empty(&self) {
         let census = self.queue.census().await.expect("census");
         let token = self.queue.wipe(&census).await.expect("wipe").expect("nobody else uses the queue");
+        assert!(self.queue.apply(token.book(), &Terms::default()).await.expect("terms"), "nobody else wipes");
         assert!(self.queue.open(&token).await.expect("open"), "nobody else uses the queue");
+    }
+
+    /// Brings the queue in line with `terms`.
+    pub async fn apply(&self, terms: &Terms) {
+        let census = self.queue.census().await.expect("census");
+        assert!(self.queue.apply(&census.book, terms).await.expect("terms"), "nobody wipes the queue");
+    }
+
+    /// The same for the tenants named; all else is as usual.
+    pub async fn apply_to(&self, tenants: &[TenantTerms]) {
+        self.apply(&Terms { tenants: tenants.to_vec(), ..Terms::default() }).await;
     }
 
     /// Sends a plain command.
@@ -129,7 +141,8 @@ pub fn task(tenant: u32, number: u64) -> QueuedTask {
         accepted_ms: number,
         cost_tokens: 100,
         attempt: 0,
-        share: None,
+        is_quarantined: false,
+        agent: String::new(),
     }
 }
 

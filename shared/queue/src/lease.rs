@@ -103,10 +103,11 @@ impl Queue {
         let events = self.shard().events(adoption.task.key);
         let verb = adoption
             .task
-            .args(self.verb("adopt", Some(&events)), adoption.attempt)
+            .args(self.verb("adopt", Some(&events)), adoption.attempt, self.settings())
             .arg(adoption.worker.as_str())
             .arg_ms(self.settings().lease)
-            .arg(adoption.last_n);
+            .arg(adoption.last_n)
+            .arg(u8::from(adoption.task.is_quarantined));
         self.call(&verb).await
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Who calls what: the door `admit`, `enqueue`, `release`, `cancel`; the worker [`ReadyReader`], `start`, `raise`,
 //! `emit`, `beat`, `adopt`, `finish`, `retry`, `pause`; recovery `lost`, `reap`, `close`, `tick`, `census`, `wipe`,
-//! `open`, `audit`; readers of events [`Queue::read_events`] and [`Bells`].
+//! `apply`, `open`, `audit`; readers of events [`Queue::read_events`] and [`Bells`].
 
 mod admission;
 mod attempt;
@@ -22,6 +22,7 @@ mod field;
 #[cfg(feature = "fixture")]
 pub mod fixture;
 mod gauge;
+mod gone;
 mod known;
 mod lease;
 mod library;
@@ -36,7 +37,7 @@ mod shard;
 mod state;
 mod streams;
 mod subscription;
-mod tenant;
+mod terms;
 mod ticket;
 
 pub use admission::{AdmitLimits, AdmitRequest, AdmitVerdict, Admitted, Reason, Rejected};
@@ -46,17 +47,18 @@ pub use bell::{Bell, BellSignal, Bells};
 pub use book::{BookEntry, BookPage};
 pub use cancel::CancelVerdict;
 pub use emit::{Emission, EmitVerdict};
-pub use enqueue::{EnqueueVerdict, QueuedTask, TenantShare};
+pub use enqueue::{EnqueueVerdict, QueuedTask};
 pub use error::{ConnectError, QueueError};
 pub use event::StoredEvent;
-pub use gauge::{Gauges, Position};
+pub use gauge::{Gauges, Obstacle, Position, Standing};
+pub use gone::Gone;
 pub use lease::{Adoption, Beat, LeaseState};
 #[doc(hidden)]
 pub use library::{Library, VERBS, library_source};
 pub use order::{Order, OrderSignal, Orders};
 pub use queue::Queue;
 pub use ready::{ReadyEntry, ReadyReader};
-pub use recovery::{Census, CensusState, LostTask, ReapVerdict, RebuildToken};
+pub use recovery::{BookId, Census, CensusState, Fate, LostTask, ReapVerdict, RebuildToken};
 pub use server::ServerState;
 pub use settings::QueueSettings;
 #[doc(hidden)]
@@ -64,3 +66,4 @@ pub use settings::VirtualClock;
 pub use shard::{Shard, ShardError, WorkerId};
 pub use state::State;
 pub use streams::StreamPage;
+pub use terms::{TenantTerms, Terms};

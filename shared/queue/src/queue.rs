@@ -99,7 +99,7 @@ impl Queue {
     /// Starts the call of a verb: function, keys, event stream if any, and the time.
     pub(crate) fn verb(&self, name: &'static str, events: Option<&str>) -> Verb {
         let mut command = cmd("FCALL");
-        command.arg(self.inner.library.function(name)).arg(16 + usize::from(events.is_some()));
+        command.arg(self.inner.library.function(name)).arg(self.inner.keys.fixed.len() + usize::from(events.is_some()));
         for key in &self.inner.keys.fixed {
             command.arg(key);
         }

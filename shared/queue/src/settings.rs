@@ -31,8 +31,14 @@ pub struct QueueSettings {
     pub events_keep: Duration,
     /// How long the stream of a paused task can be read from Redis.
     pub paused_keep: Duration,
+    /// Cost of a task beyond its input while nothing is known of its agent, in tokens.
+    pub cost_unknown_tokens: u64,
+    /// Most that dispatch charges for a task, in tokens.
+    pub cost_max_tokens: u64,
     /// How far a tenant's real cost may push it behind the others, in tokens; 0 = any.
     pub debt_max_tokens: u64,
+    /// Tasks of the quarantine lane that run at once, over the whole queue.
+    pub quarantine_running_max: u32,
     /// Moment given to the scripts instead of Redis TIME; tests only.
     #[doc(hidden)]
     pub virtual_clock: Option<VirtualClock>,
@@ -51,7 +57,10 @@ impl QueueSettings {
             call_timeout: settings.redis.script_timeout,
             lease: settings.queue.lease,
             events_keep: settings.events.keep,
+            cost_unknown_tokens: settings.queue.task_cost_tokens,
+            cost_max_tokens: settings.queue.task_cost_tokens_max,
             debt_max_tokens: settings.queue.debt_max_tokens,
+            quarantine_running_max: settings.queue.quarantine_running_max,
             ..Self::new(settings.redis.url.expose_secret(), shard)
         })
     }
@@ -69,7 +78,10 @@ impl QueueSettings {
             lease: Duration::from_secs(15),
             events_keep: Duration::from_secs(300),
             paused_keep: Duration::from_secs(86_400),
+            cost_unknown_tokens: 1000,
+            cost_max_tokens: 1_000_000,
             debt_max_tokens: 1_000_000,
+            quarantine_running_max: 1,
             virtual_clock: None,
         }
     }

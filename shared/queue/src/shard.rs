@@ -5,21 +5,22 @@
 //! | # | key | type | content |
 //! |---|---|---|---|
 //! | 1 | `admitted` | zset | id → ms admitted |
-//! | 2 | `line` | zset, score 0 | `tenant\|place\|id` |
+//! | 2 | `line` | zset, score 0 | `tenant\|place\|task` |
 //! | 3 | `ring` | zset | tenant → start tag, of tenants that may be served; `#` at +inf |
-//! | 4 | `held` | zset, score 0 | `tenant\|thread\|turn\|id` |
+//! | 4 | `held` | zset, score 0 | `tenant\|thread\|turn\|task`; of paused agents `@agent\|tenant\|place\|task`; in quarantine `q\|tenant\|place\|task` |
 //! | 5 | `ready` | stream | `t` = id, `a` = attempt; group `workers` |
 //! | 6 | `delayed` | zset | id → due ms |
 //! | 7 | `tasks` | hash | id → record (`lua/prelude/task.lua`); `#` |
-//! | 8 | `tenants` | hash | no → record (`lua/prelude/tenant.lua`); `#` |
+//! | 8 | `tenants` | hash | no → record, `#` → totals, `~agent` → mean (`lua/prelude/tenant.lua`) |
 //! | 9 | `users` | hash | `tenant\|user` → live tasks; `#` |
 //! | 10 | `threads` | hash | `tenant\|thread` → id whose turn it is; `#` |
 //! | 11 | `leases` | zset | id → expiry ms |
 //! | 12, 13 | `workers`, `wslots` | zset, hash | worker → last beat ms; → slots |
-//! | 14 | `stats` | hash | totals (`lua/prelude/tenant.lua`) |
+//! | 14 | `stats` | hash | moments and marks (`lua/prelude/tenant.lua`) |
 //! | 15 | `done` | zset | id → ms at which the tombstone goes |
 //! | 16 | `meta` | string | generation; absent = admission closed |
-//! | 17 | `ev:<id>` | stream | `<attempt>-<n>` → `s` (dense number), `e` (event); sealed at the end |
+//! | 17 | `paced` | zset | tenant that its start rate keeps out of the ring → ms at which it is due; `#` at +inf |
+//! | 18 | `ev:<id>` | stream | `<attempt>-<n>` → `s` (dense number), `e` (event); sealed at the end |
 //!
 //! Channels: `bell` and `worker:<worker id>`.
 
@@ -70,15 +71,15 @@ impl Shard {
     }
 }
 
-/// The 16 keys that every verb gets, in its order.
+/// The 17 keys that every verb gets, in its order.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     pub(crate) fixed: Vec<String>,
 }
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "admitted", "line", "ring", "held", "ready", "delayed", "tasks", "tenants", "users", "threads", "leases",
-    "workers", "wslots", "stats", "done", "meta",
+    "workers", "wslots", "stats", "done", "meta", "paced",
 ];
 
 impl Keys {

@@ -9,6 +9,10 @@ pub enum State {
     InLine,
     /// Waits for another task of its thread (H).
     Held,
+    /// Waits for the quarantine lane (Q).
+    Quarantined,
+    /// Put aside: its agent is paused (P).
+    Parked,
     /// Waits for a time (D).
     Delayed,
     /// Handed to an idle slot, not started (R).
@@ -25,6 +29,8 @@ impl State {
             "A" => Some(Self::Registered),
             "W" => Some(Self::InLine),
             "H" => Some(Self::Held),
+            "Q" => Some(Self::Quarantined),
+            "P" => Some(Self::Parked),
             "D" => Some(Self::Delayed),
             "R" => Some(Self::HandedOut),
             "X" => Some(Self::Running),

@@ -32,6 +32,16 @@ fn pair(found: &str, truth: &str) -> (String, String) {
     (found.to_owned(), truth.to_owned())
 }
 
+/// Writes some fields of a record among the tenants, `#` for the totals.
+async fn write_fields(test: &TestQueue, name: &str, values: &[(usize, &str)]) {
+    let record: String = test.command(&["HGET", &test.key("tenants"), name]).await;
+    let mut fields: Vec<&str> = record.split('|').collect();
+    for (at, value) in values {
+        fields[*at] = value;
+    }
+    let _: i64 = test.command(&["HSET", &test.key("tenants"), name, &fields.join("|")]).await;
+}
+
 /// Waiting, held, handed out and of several tenants.
 async fn busy(test: &TestQueue) {
     let thread = ThreadId::mint();
@@ -58,17 +68,15 @@ async fn a_sound_book_gives_an_audit_nothing_to_say() {
 async fn wrong_counters_are_found_and_mended_and_the_tenant_is_served_again() {
     let test = TestQueue::create().await;
     test.queue.enqueue(&task(1, 1)).await.unwrap();
-    // As a lost update would leave it: the tenant seems to have no line, and so is out of the ring.
-    let record: String = test.command(&["HGET", &test.key("tenants"), "1"]).await;
-    let mut fields: Vec<&str> = record.split('|').collect();
-    (fields[5], fields[6], fields[7]) = ("7", "0", "4");
-    let _: i64 = test.command(&["HSET", &test.key("tenants"), "1", &fields.join("|")]).await;
+    // As a lost update would leave it: the tenant seems to have no line, and is out of the ring.
+    write_fields(&test, "1", &[(5, "7"), (6, "0"), (7, "4"), (9, "")]).await;
     let _: i64 = test.command(&["ZREM", &test.key("ring"), "1"]).await;
-    let _: i64 = test.command(&["HSET", &test.key("stats"), "weights", "0", "used", "3"]).await;
+    write_fields(&test, "#", &[(2, "3"), (3, "0")]).await;
     let expected = BTreeMap::from([
         ("waiting".to_owned(), pair("7", "1")),
         ("lined".to_owned(), pair("0", "1")),
         ("running".to_owned(), pair("4", "0")),
+        ("ring".to_owned(), pair("0", "1")),
         ("used".to_owned(), pair("3", "0")),
     ]);
     assert_eq!(by_name(&findings(&test, false).await), expected, "looking changes nothing");
@@ -91,9 +99,12 @@ async fn a_thread_whose_holder_is_gone_goes_on_with_the_next() {
     // The holder vanishes with its place in line.
     let id = first.key.to_string();
     let _: i64 = test.command(&["HDEL", &test.key("tasks"), &id]).await;
-    let _: i64 = test.command(&["ZREM", &test.key("line"), &format!("1|{}|{id}", first.place.as_str())]).await;
+    let member = format!("1|{}|{}", first.place.as_str(), first.key.task);
+    let gone: i64 = test.command(&["ZREM", &test.key("line"), &member]).await;
+    assert_eq!(gone, 1);
     let found = findings(&test, false).await;
-    assert!(found.iter().any(|finding| finding.what == "thread" && finding.found == id), "{found:?}");
+    let place = first.place.as_str();
+    assert!(found.iter().any(|finding| finding.what == "thread" && finding.found == place), "{found:?}");
     findings(&test, true).await;
     assert_eq!(findings(&test, false).await, []);
     let gauges = test.queue.gauges().await.unwrap();

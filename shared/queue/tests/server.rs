@@ -238,7 +238,15 @@ async fn full_memory_refuses_new_tasks_and_lets_running_ones_finish() {
     let beat = queue.beat(&worker(), 1, &[(running.key, 1)], 5).await.unwrap();
     assert_eq!(beat.leases, [penstock_queue::LeaseState::Held]);
     let w = worker();
-    let finish = Finish { key: running.key, attempt: 1, worker: &w, cost_tokens: None, last_seq: 2, event: FINISHED };
+    let finish = Finish {
+        key: running.key,
+        attempt: 1,
+        worker: &w,
+        cost_tokens: None,
+        input_tokens: 0,
+        last_seq: 2,
+        event: FINISHED,
+    };
     assert_eq!(queue.finish(&finish).await.unwrap(), AttemptVerdict::Done);
     let told = queue.read_events(running.key, EventId::default(), 10).await.unwrap();
     assert_eq!(told.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3]);

@@ -101,6 +101,7 @@ async fn through(test: &TestQueue, clock: &VirtualClock, count: u64) {
                         attempt: entry.attempt,
                         worker: &worker,
                         cost_tokens: Some(120),
+                        input_tokens: 0,
                         last_seq: 1,
                         event: FINISHED,
                     };
@@ -120,6 +121,7 @@ async fn through(test: &TestQueue, clock: &VirtualClock, count: u64) {
                         attempt: entry.attempt,
                         worker: &worker,
                         cost_tokens: None,
+                        input_tokens: 0,
                         last_seq: 1,
                         event: FINISHED,
                     };

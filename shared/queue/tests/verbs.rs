@@ -3,17 +3,21 @@
 
 use std::time::Duration;
 
-use penstock_protocol::{Event, EventId, TaskKey, ThreadId, event::is_terminal_json};
+use penstock_protocol::{Event, EventId, TaskKey, TenantNo, ThreadId, event::is_terminal_json};
 use penstock_queue::fixture::{TestQueue, task};
 use penstock_queue::{
     AdmitLimits, AdmitRequest, AdmitVerdict, Adoption, AttemptVerdict, CancelVerdict, CensusState, Emission,
-    EmitVerdict, EnqueueVerdict, Finish, LeaseState, QueuedTask, ReadyEntry, ReapVerdict, Reason, Retry, RetryCause,
-    StartVerdict, State, TenantShare, VirtualClock, WorkerId,
+    EmitVerdict, EnqueueVerdict, Fate, Finish, LeaseState, QueuedTask, ReadyEntry, ReapVerdict, Reason, Retry,
+    RetryCause, StartVerdict, State, TenantTerms, Terms, VirtualClock, WorkerId,
 };
 
 const STARTED: &str = r#"{"type":"RUN_STARTED","threadId":"t","runId":"r"}"#;
 const FINISHED: &str = r#"{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"success"}}"#;
 const CANCELLED: &str = r#"{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"cancelled"}}"#;
+
+fn usual(tenant: u32) -> TenantTerms {
+    TenantTerms::usual(TenantNo(tenant))
+}
 
 fn worker(name: &str) -> WorkerId {
     WorkerId::new(name).unwrap()
@@ -54,6 +58,7 @@ async fn finish(test: &TestQueue, entry: &ReadyEntry, name: &str) -> AttemptVerd
         attempt: entry.attempt,
         worker: &worker,
         cost_tokens: None,
+        input_tokens: 0,
         last_seq: 1,
         event: FINISHED,
     };
@@ -147,9 +152,9 @@ async fn bounds_of_tenant_and_user_reject_by_their_own_reason() {
     let tenant_full = AdmitLimits { tenant_depth_max: 1, ..limits(8) };
     assert_eq!(rejection(&admit(&test, &second, tenant_full).await), Reason::TenantFull);
     let tenant_live = AdmitLimits { tenant_live_max: 1, ..limits(8) };
-    assert_eq!(rejection(&admit(&test, &second, tenant_live).await), Reason::TooManyLive);
+    assert_eq!(rejection(&admit(&test, &second, tenant_live).await), Reason::TenantLive);
     let user_live = AdmitLimits { user_live_max: 1, ..limits(8) };
-    assert_eq!(rejection(&admit(&test, &second, user_live).await), Reason::TooManyLive);
+    assert_eq!(rejection(&admit(&test, &second, user_live).await), Reason::UserLive);
     // The same name at another tenant is another person.
     assert!(matches!(admit(&test, &stranger, user_live).await, AdmitVerdict::Admitted(_)));
     test.delete().await;
@@ -255,6 +260,7 @@ async fn admission_is_closed_until_a_rebuild_opens_it() {
     assert_eq!(test.queue.census().await.unwrap().state, CensusState::Closed);
     // A second rebuild takes over; the first may not open any more.
     let second = test.queue.wipe(&broken).await.unwrap().expect("wiped again");
+    assert!(!test.queue.apply(first.book(), &Terms::default()).await.unwrap());
     assert!(!test.queue.open(&first).await.unwrap());
     assert_eq!(rejection(&admit(&test, &task(1, 1), limits(8)).await), Reason::Rebuilding);
     assert!(test.queue.open(&second).await.unwrap());
@@ -269,7 +275,7 @@ async fn admission_is_closed_until_a_rebuild_opens_it() {
 async fn the_census_finds_each_deleted_key() {
     for name in [
         "admitted", "line", "ring", "held", "ready", "delayed", "tasks", "tenants", "users", "threads", "leases",
-        "stats", "done",
+        "stats", "done", "paced",
     ] {
         let test = TestQueue::create().await;
         test.queue.beat(&worker("w"), 3, &[], 0).await.unwrap();
@@ -320,9 +326,9 @@ async fn the_census_finds_each_deleted_key() {
 #[tokio::test]
 async fn two_backlogged_tenants_are_served_by_their_weights() {
     let test = TestQueue::create().await;
+    test.apply_to(&[TenantTerms { weight: 3, ..usual(1) }]).await;
     for number in 0..80 {
-        let share = Some(TenantShare { weight: 3, running_max: 0 });
-        test.queue.enqueue(&QueuedTask { share, ..task(1, number) }).await.unwrap();
+        test.queue.enqueue(&task(1, number)).await.unwrap();
         test.queue.enqueue(&task(2, number)).await.unwrap();
     }
     test.queue.beat(&worker("w"), 1, &[], 0).await.unwrap();
@@ -347,7 +353,7 @@ async fn a_task_does_not_wait_behind_a_flood_of_another_tenant() {
     let victim = task(2, 1000);
     test.queue.enqueue(&victim).await.unwrap();
     let position = test.queue.position(victim.key).await.unwrap();
-    assert_eq!((position.state, position.ahead), (Some(State::InLine), Some(2)));
+    assert_eq!((position.state, position.ahead), (Some(State::InLine), Some(0)));
     let mut ahead = 0;
     while entry.key != victim.key {
         finish(&test, &entry, "w").await;
@@ -362,18 +368,17 @@ async fn a_task_does_not_wait_behind_a_flood_of_another_tenant() {
 async fn a_tenant_at_its_cap_or_on_hold_is_not_in_the_ring_and_blocks_nobody() {
     let test = TestQueue::create().await;
     test.queue.beat(&worker("w"), 4, &[], 0).await.unwrap();
-    let share = Some(TenantShare { weight: 1, running_max: 1 });
+    test.apply_to(&[TenantTerms { running_max: Some(1), ..usual(1) }]).await;
     for number in 0..4 {
-        test.queue.enqueue(&QueuedTask { share, ..task(1, number) }).await.unwrap();
+        test.queue.enqueue(&task(1, number)).await.unwrap();
     }
     assert_eq!(test.command::<Vec<String>>(&["ZRANGE", &test.key("ring"), "0", "-1"]).await, ["#"]);
     assert_eq!(test.queue.gauges().await.unwrap().handed_out, 1);
     test.queue.enqueue(&task(2, 9)).await.unwrap();
     assert_eq!(test.queue.gauges().await.unwrap().handed_out, 2, "another tenant passes");
-    let hold = TenantShare { weight: 1, running_max: 0 };
-    test.queue.configure_tenant(penstock_protocol::TenantNo(1), hold, 0, true).await.unwrap();
+    test.apply_to(&[TenantTerms { is_paused: true, ..usual(1) }]).await;
     assert_eq!(test.queue.gauges().await.unwrap().handed_out, 2, "no cap, but on hold");
-    test.queue.configure_tenant(penstock_protocol::TenantNo(1), hold, 0, false).await.unwrap();
+    test.apply_to(&[usual(1)]).await;
     assert_eq!(test.queue.gauges().await.unwrap().handed_out, 4, "freed at once, up to the slots");
     test.delete().await;
 }
@@ -549,15 +554,15 @@ async fn a_lost_lease_is_reaped_once_its_time_has_passed_and_the_task_keeps_its_
     let found = test.queue.beat(&worker("reaper"), 0, &[], 10).await.unwrap().lost;
     assert_eq!((found.len(), found[0].key, found[0].has_started), (1, lost.key, true));
     let reaper = worker("reaper");
-    assert_eq!(test.queue.reap(&found[0], &reaper, false).await.unwrap(), ReapVerdict::Requeued);
-    assert_eq!(test.queue.reap(&found[0], &reaper, false).await.unwrap(), ReapVerdict::NotLost);
+    assert_eq!(test.queue.reap(&found[0], &reaper, Fate::Waits).await.unwrap(), ReapVerdict::Requeued);
+    assert_eq!(test.queue.reap(&found[0], &reaper, Fate::Waits).await.unwrap(), ReapVerdict::NotLost);
     test.queue.beat(&reaper, 1, &[], 0).await.unwrap();
     let entry = run_next(&test, "reaper").await;
     assert_eq!((entry.key, entry.attempt), (lost.key, 2), "before the task that came later");
 
     clock.set_ms(1_030_000);
     let found = test.queue.lost(10).await.unwrap();
-    assert_eq!(test.queue.reap(&found[0], &reaper, true).await.unwrap(), ReapVerdict::Closing { attempt: 3 });
+    assert_eq!(test.queue.reap(&found[0], &reaper, Fate::Closes).await.unwrap(), ReapVerdict::Closing { attempt: 3 });
     let closing = ReadyEntry { key: lost.key, attempt: 3, entry: String::new() };
     assert_eq!(finish(&test, &closing, "reaper").await, AttemptVerdict::Done);
     let stored = events(&test, lost.key).await;
@@ -579,7 +584,7 @@ async fn an_entry_that_was_read_and_not_started_is_handed_out_again_under_a_high
     let entry = next(&test, "dead").await.unwrap();
     let found = test.queue.lost(10).await.unwrap();
     assert_eq!((found.len(), found[0].has_started), (1, false));
-    assert_eq!(test.queue.reap(&found[0], &worker("w"), false).await.unwrap(), ReapVerdict::Requeued);
+    assert_eq!(test.queue.reap(&found[0], &worker("w"), Fate::Waits).await.unwrap(), ReapVerdict::Requeued);
     assert_eq!(test.queue.start(&entry, &worker("dead"), STARTED).await.unwrap(), StartVerdict::Stale);
     let again = run_next(&test, "w").await;
     assert_eq!((again.key, again.attempt), (task.key, 2));
@@ -595,8 +600,8 @@ async fn a_claim_that_found_mysql_ahead_raises_the_attempt() {
     let task = task(1, 1);
     test.queue.enqueue(&task).await.unwrap();
     let entry = next(&test, "w").await.unwrap();
-    assert!(test.queue.raise(&entry, 7).await.unwrap());
-    assert!(!test.queue.raise(&entry, 9).await.unwrap(), "the entry is gone");
+    assert!(test.queue.raise(&entry, 7, false).await.unwrap());
+    assert!(!test.queue.raise(&entry, 9, false).await.unwrap(), "the entry is gone");
     assert_eq!(run_next(&test, "w").await.attempt, 8);
     test.delete().await;
 }
@@ -630,7 +635,15 @@ async fn a_live_worker_adopts_its_task_after_a_flush_and_its_events_go_on() {
     let thief = worker("thief");
     assert!(!test.queue.adopt(&Adoption { worker: &thief, ..adoption.clone() }).await.unwrap());
     assert_eq!(test.queue.emit(&emission(3, 3)).await.unwrap(), EmitVerdict::Written);
-    let finish = Finish { key: task.key, attempt: 1, worker: &w, cost_tokens: None, last_seq: 3, event: FINISHED };
+    let finish = Finish {
+        key: task.key,
+        attempt: 1,
+        worker: &w,
+        cost_tokens: None,
+        input_tokens: 0,
+        last_seq: 3,
+        event: FINISHED,
+    };
     assert_eq!(test.queue.finish(&finish).await.unwrap(), AttemptVerdict::Done);
     let ids: Vec<_> = events(&test, task.key).await.into_iter().map(|(id, seq, _)| (id, seq)).collect();
     assert_eq!(ids, [("1-3".to_owned(), 3), ("1-4".to_owned(), 4)], "no number is given twice: {entry:?}");
@@ -740,5 +753,62 @@ async fn the_tick_forgets_tombstones_silent_workers_and_tenants_at_rest() {
     test.queue.tick().await.unwrap();
     let known: Vec<String> = test.command(&["HKEYS", &test.key("tenants")]).await;
     assert!(!known.contains(&"1".to_owned()), "{known:?}");
+    test.delete().await;
+}
+
+#[tokio::test]
+async fn quarantined_tasks_run_one_by_one_and_nobody_else_waits_for_them() {
+    let test = TestQueue::create().await;
+    test.queue.beat(&worker("w"), 4, &[], 0).await.unwrap();
+    test.queue.tick().await.unwrap();
+    let suspect = |tenant, number| QueuedTask { is_quarantined: true, attempt: 1, ..task(tenant, number) };
+    let (first, second, third, healthy) = (suspect(1, 1), suspect(1, 2), suspect(2, 3), task(1, 4));
+    for task in [&first, &second, &third, &healthy] {
+        test.queue.enqueue(task).await.unwrap();
+    }
+    let gauges = test.queue.gauges().await.unwrap();
+    assert_eq!((gauges.quarantined, gauges.quarantine_running, gauges.held, gauges.depth()), (2, 1, 2, 4));
+    let position = test.queue.position(second.key).await.unwrap();
+    assert_eq!((position.state, position.ahead), (Some(State::Quarantined), None));
+    let entry = run_next(&test, "w").await;
+    assert_eq!((entry.key, entry.attempt), (first.key, 2));
+    assert_eq!(run_next(&test, "w").await.key, healthy.key, "a healthy task passes them");
+    assert!(next(&test, "w").await.is_none(), "two slots are idle, and the lane is taken");
+
+    // A failure or a hand-back keeps the task in the lane, and lets the next one in: another tenant's turn.
+    let by = worker("w");
+    let cause = RetryCause::HandedBack;
+    let retry = Retry { key: first.key, attempt: 2, worker: &by, delay: Duration::ZERO, cost_tokens: None, cause };
+    assert_eq!(test.queue.retry(&retry).await.unwrap(), AttemptVerdict::Done);
+    let entry = run_next(&test, "w").await;
+    assert_eq!(entry.key, third.key);
+    assert_eq!(finish(&test, &entry, "w").await, AttemptVerdict::Done);
+    let entry = run_next(&test, "w").await;
+    assert_eq!((entry.key, entry.attempt), (first.key, 3), "its old place is before the second's");
+
+    // Cancelled while it waits, and while it runs.
+    assert_eq!(test.queue.cancel(second.key, 1, CANCELLED).await.unwrap(), CancelVerdict::Ended);
+    assert_eq!(test.queue.cancel(first.key, 3, CANCELLED).await.unwrap(), CancelVerdict::Flagged);
+    assert_eq!(finish(&test, &entry, "w").await, AttemptVerdict::Done);
+    let gauges = test.queue.gauges().await.unwrap();
+    assert_eq!((gauges.quarantined, gauges.quarantine_running, gauges.held), (0, 0, 0));
+    test.delete().await;
+}
+
+#[tokio::test]
+async fn a_tenant_that_may_not_run_does_not_block_the_quarantine_lane() {
+    let test = TestQueue::create().await;
+    test.queue.beat(&worker("w"), 2, &[], 0).await.unwrap();
+    test.apply_to(&[TenantTerms { is_paused: true, ..usual(1) }]).await;
+    let suspect = |tenant, number| QueuedTask { is_quarantined: true, ..task(tenant, number) };
+    let (held, free) = (suspect(1, 1), suspect(2, 2));
+    test.queue.enqueue(&held).await.unwrap();
+    assert!(next(&test, "w").await.is_none());
+    test.queue.enqueue(&free).await.unwrap();
+    let entry = run_next(&test, "w").await;
+    assert_eq!(entry.key, free.key);
+    finish(&test, &entry, "w").await;
+    test.apply_to(&[usual(1)]).await;
+    assert_eq!(run_next(&test, "w").await.key, held.key);
     test.delete().await;
 }

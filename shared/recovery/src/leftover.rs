@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use penstock_protocol::{ErrorCode, Event, TaskKey, clock};
+use penstock_protocol::{ErrorCode, Event, Status, TaskKey, clock};
 use penstock_queue::{BookEntry, State};
 use penstock_store::TaskRow;
 
 use crate::reconcile::{PAGE_ROWS, SECOND_LOOK};
+use crate::seen::store_seen;
 use crate::{Drift, DriftKind, Recovery, RecoveryError};
 
 impl Recovery {
@@ -65,6 +66,9 @@ impl Recovery {
             drift.note(DriftKind::RecordWithoutRow, is_mended, format!("{key} is {:?} and has no row", entry.state));
             return Ok(());
         };
+        if mend && row.status == Status::Cancelled && row.result.is_none() {
+            store_seen(&self.queue, &self.store, key, entry.attempt).await?;
+        }
         let is_mended = mend && self.publish(row).await?;
         let said = format!("{key} is {:?} in the queue and {} in its row", entry.state, row.status.as_str());
         drift.note(DriftKind::RecordOfEndedRow, is_mended, said);

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use penstock_protocol::{Ending, ErrorCode, Event, Status};
-use penstock_queue::{Finish, LostTask, ReapVerdict, Retry, RetryCause};
+use penstock_queue::{Fate, Finish, LostTask, ReapVerdict, Retry, RetryCause};
 use penstock_store::TaskRow;
 
-use crate::{Recovery, RecoveryError};
+use crate::seen::store_seen;
+use crate::{Recovery, RecoveryError, crashes_of};
 
 impl Recovery {
     /// Takes care of lost tasks: rows are read first, in one SELECT.
@@ -38,13 +39,21 @@ impl Recovery {
     }
 
     async fn recover_one(&self, task: &LostTask, row: &TaskRow) -> Result<bool, RecoveryError> {
-        // The next claim counts this crash, so `crashes` of a running row is one behind.
-        let crashes = row.crashes + u32::from(row.status == Status::Running);
+        let crashes = crashes_of(row);
         let is_given_up = crashes >= self.settings.now().queue.crashes_max;
-        match self.queue.reap(task, &self.reaper, is_given_up || row.status.is_terminal()).await? {
+        let fate = if is_given_up || row.status.is_terminal() {
+            Fate::Closes
+        } else if self.must_be_quarantined(crashes) {
+            Fate::WaitsInQuarantine
+        } else {
+            Fate::Waits
+        };
+        match self.queue.reap(task, &self.reaper, fate).await? {
             ReapVerdict::NotLost => return Ok(false),
             ReapVerdict::Requeued => {
                 self.metrics.requeued.inc();
+                self.metrics.unstarted.inc_by(u64::from(!task.has_started));
+                self.metrics.quarantined.inc_by(u64::from(fate == Fate::WaitsInQuarantine));
                 tracing::debug!(task.id = %task.key, attempt = task.attempt, "a task that lost its worker waits again");
             }
             ReapVerdict::Closing { attempt } => {
@@ -70,7 +79,10 @@ impl Recovery {
             self.queue.retry(&retry).await?;
             return Ok(());
         };
-        let finish = Finish { key, attempt, worker, cost_tokens: None, last_seq: 0, event: &event };
+        if row.status == Status::Cancelled && row.result.is_none() {
+            store_seen(&self.queue, &self.store, key, task.attempt).await?;
+        }
+        let finish = Finish { key, attempt, worker, cost_tokens: None, input_tokens: 0, last_seq: 0, event: &event };
         self.queue.finish(&finish).await?;
         self.metrics.closed.inc();
         tracing::debug!(task.id = %key, status = row.status.as_str(), "the end of a task that lost its worker was published");

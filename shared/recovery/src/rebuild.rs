@@ -1,9 +1,8 @@
-//! The one repair path: wipe, put back every row that has not ended by place, open admission.
+//! The one repair path: wipe, set the terms, put back every row that has not ended by place, open admission.
 
 use penstock_protocol::Status;
 use penstock_queue::Census;
 
-use crate::publish::queued_task;
 use crate::{Drift, Recovery, RecoveryError};
 
 /// Rows read at once.
@@ -17,14 +16,16 @@ impl Recovery {
     /// and the next one begins anew.
     pub(crate) async fn rebuild(&self, census: &Census) -> Result<(), RecoveryError> {
         // MySQL first: without it a wipe would only make things worse.
-        let mut page = self.store.open_tasks(None, PAGE_ROWS).await?;
+        let (mut page, terms) = (self.store.open_tasks(None, PAGE_ROWS).await?, self.terms().await?);
         let Some(token) = self.queue.wipe(census).await? else { return Ok(()) };
         tracing::warn!(state = ?census.state, "the queue in Redis is not whole: it is rebuilt from MySQL");
+        // Before anything is handed out: what was paused stays paused.
+        self.set_terms(token.book(), &terms).await?;
         let mut count = 0_u64;
         while let Some(last) = page.last() {
             let after = (last.place.clone(), last.key);
             for row in page.iter().filter(|row| row.status == Status::Queued) {
-                self.queue.enqueue(&queued_task(row)).await?;
+                self.queue.enqueue(&self.queued_task(row, row.crashes)).await?;
                 count += 1;
             }
             page = self.store.open_tasks(Some(&after), PAGE_ROWS).await?;

@@ -10,8 +10,7 @@ use penstock_queue::{Census, EnqueueVerdict};
 use penstock_store::TaskRow;
 
 use crate::audit::AuditCursors;
-use crate::publish::queued_task;
-use crate::{Drift, DriftKind, Recovery, RecoveryError};
+use crate::{Drift, DriftKind, Recovery, RecoveryError, crashes_of};
 
 /// Rows or records compared at once.
 pub(crate) const PAGE_ROWS: u32 = 500;
@@ -81,7 +80,9 @@ impl Recovery {
                 }
                 if !mend {
                     suspects.push(row.key);
-                } else if let EnqueueVerdict::Queued { .. } = self.queue.enqueue(&queued_task(&row)).await? {
+                } else if let EnqueueVerdict::Queued { .. } =
+                    self.queue.enqueue(&self.queued_task(&row, crashes_of(&row))).await?
+                {
                     self.metrics.returned.inc();
                     drift.note(DriftKind::RowWithoutRecord, true, said(&row));
                 }

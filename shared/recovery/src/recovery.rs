@@ -51,7 +51,7 @@ impl Recovery {
         let mut every = interval(CENSUS_EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut compared = Instant::now();
-        let mut is_away = false;
+        let (mut is_away, mut cap_set) = (false, None);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -60,7 +60,7 @@ impl Recovery {
             let is_due = compared.elapsed() >= self.settings.now().queue.reconcile_every;
             let step = tokio::select! {
                 () = stop.cancelled() => return,
-                step = self.step(is_due, &mut walk) => step,
+                step = self.step(is_due, &mut walk, &mut cap_set) => step,
             };
             match &step {
                 Ok(_) if is_away => tracing::info!("the queue is looked after again"),
@@ -74,8 +74,11 @@ impl Recovery {
         }
     }
 
-    /// One look: rebuild what is broken, else compare where it is due. False while another process has the turn.
-    async fn step(&self, compare: bool, walk: &mut Walk) -> Result<bool, RecoveryError> {
+    /// One look: rebuild what is broken, else bring the terms in line, and compare where it is due. False while another
+    /// process has the turn.
+    ///
+    /// `cap_set`: the usual cap that this process set last. Another one in its settings counts whatever the revision says.
+    async fn step(&self, compare: bool, walk: &mut Walk, cap_set: &mut Option<u64>) -> Result<bool, RecoveryError> {
         if !self.queue.take_turn("census", CENSUS_TURN).await? {
             return Ok(false);
         }
@@ -83,8 +86,11 @@ impl Recovery {
         let abandoned = census.state == CensusState::Closed && census.since_wipe_ms > self.rebuild_patience_ms();
         if census.state == CensusState::Broken || abandoned {
             self.rebuild(&census).await?;
-        } else if compare && census.state == CensusState::Open {
-            self.compare(&census, walk).await?;
+        } else if census.state == CensusState::Open {
+            self.bring_in_line(&census, cap_set).await?;
+            if compare {
+                self.compare(&census, walk).await?;
+            }
         }
         Ok(true)
     }

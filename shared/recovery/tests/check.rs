@@ -9,7 +9,7 @@ use penstock_protocol::{
 };
 use penstock_queue::fixture::{TestQueue, task};
 use penstock_queue::{CensusState, EnqueueVerdict, WorkerId};
-use penstock_recovery::{DriftKind, Recovery, RecoveryMetrics, Report, queued_task};
+use penstock_recovery::{DriftKind, Recovery, RecoveryMetrics, Report};
 use penstock_store::fixture::TestDatabase;
 use penstock_store::{End, NewTask, TaskRow};
 use tokio::time::{Instant, sleep};
@@ -50,6 +50,8 @@ impl World {
             idempotency_key: None,
             accepted_ms,
             deadline_in_ms: None,
+            cancel_on_disconnect: false,
+            replay_of: None,
             spec: TaskSpec {
                 input: Input::Text("hello".into()),
                 is_new_thread: true,
@@ -57,6 +59,7 @@ impl World {
                 state: serde_json::Value::Null,
                 tools: vec![],
                 context: vec![],
+                retry: None,
                 traceparent: None,
             },
         };
@@ -66,7 +69,7 @@ impl World {
     }
 
     async fn enqueue(&self, row: &TaskRow) {
-        let verdict = self.test.queue.enqueue(&queued_task(row)).await.unwrap();
+        let verdict = self.test.queue.enqueue(&self.recovery.queued_task(row, 0)).await.unwrap();
         assert!(matches!(verdict, EnqueueVerdict::Queued { .. }));
     }
 
@@ -124,7 +127,10 @@ async fn a_check_finds_every_kind_of_difference_and_a_repair_mends_it() {
     let cancelled = world.accept().await;
     world.enqueue(&cancelled).await;
     world.database.store.cancel(cancelled.key).await.unwrap();
-    let _: i64 = world.test.command(&["HSET", &world.test.key("stats"), "held", "3"]).await;
+    let totals: String = world.test.command(&["HGET", &world.test.key("tenants"), "#"]).await;
+    let mut fields: Vec<&str> = totals.split('|').collect();
+    fields[6] = "3"; // held
+    let _: i64 = world.test.command(&["HSET", &world.test.key("tenants"), "#", &fields.join("|")]).await;
     let _: i64 = world.test.command(&["HSET", &world.test.key("users"), "1|bob", "2"]).await;
 
     let expected = [

@@ -54,6 +54,8 @@ async fn measure(store: &Store, places: &PlaceSource) -> (Duration, Duration) {
             idempotency_key: None,
             accepted_ms: now,
             deadline_in_ms: None,
+            cancel_on_disconnect: false,
+            replay_of: None,
             spec: TaskSpec {
                 input: Input::Text("how are you ".repeat(20)),
                 is_new_thread: true,
@@ -61,6 +63,7 @@ async fn measure(store: &Store, places: &PlaceSource) -> (Duration, Duration) {
                 state: serde_json::Value::Null,
                 tools: vec![],
                 context: vec![],
+                retry: None,
                 traceparent: None,
             },
         };

@@ -8,6 +8,7 @@ mod error;
 #[cfg(feature = "fixture")]
 pub mod fixture;
 mod key;
+mod pause;
 mod pool;
 mod repeat;
 mod task;
@@ -15,6 +16,7 @@ mod tenant;
 
 pub use error::StoreError;
 pub use key::{KeyRow, NewKey};
+pub use pause::{PauseRow, Paused};
 pub use pool::Store;
-pub use task::{Accepted, Claimed, End, Ended, ListFilter, NewTask, OldTasks, Page, TaskRow};
-pub use tenant::TenantRow;
+pub use task::{Accepted, Claimed, DeadFilter, DeadPage, End, Ended, ListFilter, NewTask, OldTasks, Page, TaskRow};
+pub use tenant::{Bound, TenantRow, TermsChange};

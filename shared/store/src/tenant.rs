@@ -18,11 +18,73 @@ pub struct TenantRow {
     pub running_max: Option<u32>,
     /// Most tasks waiting; `None` = the setting of the queue.
     pub depth_max: Option<u32>,
+    /// Most tasks that have not ended; `None` = any number.
+    pub live_max: Option<u32>,
+    /// Most tasks of one of its users that have not ended; `None` = the setting of the queue.
+    pub user_live_max: Option<u32>,
+    /// Most tasks started in a minute, evenly spread; `None` = any number.
+    pub starts_per_minute: Option<u32>,
     /// When it was revoked, if it was.
     pub revoked_ms: Option<u64>,
 }
 
+/// What is to be changed of a tenant's terms; `None` leaves it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TermsChange {
+    /// Share of the workers, from 1.
+    pub weight: Option<u32>,
+    /// Most tasks running at once.
+    pub running_max: Option<Bound>,
+    /// Most tasks waiting.
+    pub depth_max: Option<Bound>,
+    /// Most tasks that have not ended.
+    pub live_max: Option<Bound>,
+    /// Most tasks of one user that have not ended.
+    pub user_live_max: Option<Bound>,
+    /// Most tasks started in a minute.
+    pub starts_per_minute: Option<Bound>,
+}
+
+/// A bound of a tenant; `None` = what the settings say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound(pub Option<u32>);
+
 impl Store {
+    /// Changes a tenant's terms. Errors: `Conflict` when there is no such tenant.
+    pub async fn change_terms(&self, name: &str, change: TermsChange) -> Result<(), StoreError> {
+        let (is_set, value) = (|bound: Option<Bound>| bound.is_some(), |bound: Option<Bound>| bound.and_then(|b| b.0));
+        let changed = self
+            .database
+            .run(|mut connection| async move {
+                let done = sqlx::query(
+                    "UPDATE tenant SET weight = COALESCE(?, weight), running_max = IF(?, ?, running_max), \
+                     depth_max = IF(?, ?, depth_max), live_max = IF(?, ?, live_max), \
+                     user_live_max = IF(?, ?, user_live_max), starts_per_minute = IF(?, ?, starts_per_minute) \
+                     WHERE name = ?",
+                )
+                .bind(change.weight)
+                .bind(is_set(change.running_max))
+                .bind(value(change.running_max))
+                .bind(is_set(change.depth_max))
+                .bind(value(change.depth_max))
+                .bind(is_set(change.live_max))
+                .bind(value(change.live_max))
+                .bind(is_set(change.user_live_max))
+                .bind(value(change.user_live_max))
+                .bind(is_set(change.starts_per_minute))
+                .bind(value(change.starts_per_minute))
+                .bind(name)
+                .execute(&mut *connection)
+                .await?;
+                bump(&mut connection).await?;
+                bump_queue(&mut connection).await?;
+                // The connection counts rows found, not rows changed: the same terms again are no error.
+                Ok(done.rows_affected() > 0)
+            })
+            .await?;
+        if changed { Ok(()) } else { Err(StoreError::Conflict(format!("there is no tenant named `{name}`"))) }
+    }
+
     /// Creates a tenant. Errors: `Conflict` when the name is taken.
     pub async fn create_tenant(&self, name: &str) -> Result<TenantNo, StoreError> {
         let created = self
@@ -65,10 +127,12 @@ impl Store {
     pub async fn tenants(&self) -> Result<Vec<TenantRow>, StoreError> {
         self.database
             .run(|mut connection| async move {
-                let rows =
-                    sqlx::query("SELECT no, name, weight, running_max, depth_max, revoked_ms FROM tenant ORDER BY no")
-                        .fetch_all(&mut *connection)
-                        .await?;
+                let rows = sqlx::query(
+                    "SELECT no, name, weight, running_max, depth_max, live_max, user_live_max, starts_per_minute, \
+                     revoked_ms FROM tenant ORDER BY no",
+                )
+                .fetch_all(&mut *connection)
+                .await?;
                 rows.iter()
                     .map(|row| {
                         Ok(TenantRow {
@@ -77,7 +141,10 @@ impl Store {
                             weight: row.try_get(2)?,
                             running_max: row.try_get(3)?,
                             depth_max: row.try_get(4)?,
-                            revoked_ms: row.try_get(5)?,
+                            live_max: row.try_get(5)?,
+                            user_live_max: row.try_get(6)?,
+                            starts_per_minute: row.try_get(7)?,
+                            revoked_ms: row.try_get(8)?,
                         })
                     })
                     .collect()
@@ -98,5 +165,11 @@ impl Store {
 /// Tells every process that tenants or keys changed. Runs after the change: a reader that sees the new number sees it too.
 pub(crate) async fn bump(connection: &mut sqlx::MySqlConnection) -> Result<(), sqlx::Error> {
     sqlx::query("UPDATE revision SET n = n + 1 WHERE name = 'keys'").execute(&mut *connection).await?;
+    Ok(())
+}
+
+/// Tells recovery that terms or pauses changed.
+pub(crate) async fn bump_queue(connection: &mut sqlx::MySqlConnection) -> Result<(), sqlx::Error> {
+    sqlx::query("UPDATE revision SET n = n + 1 WHERE name = 'queue'").execute(&mut *connection).await?;
     Ok(())
 }

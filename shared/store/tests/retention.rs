@@ -28,6 +28,8 @@ fn new_task(places: &PlaceSource) -> NewTask {
         idempotency_key: None,
         accepted_ms: now,
         deadline_in_ms: None,
+        cancel_on_disconnect: false,
+        replay_of: None,
         spec: TaskSpec {
             input: Input::Text("hello".into()),
             is_new_thread: true,
@@ -35,6 +37,7 @@ fn new_task(places: &PlaceSource) -> NewTask {
             state: serde_json::Value::Null,
             tools: vec![],
             context: vec![],
+            retry: None,
             traceparent: None,
         },
     }

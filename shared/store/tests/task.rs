@@ -5,7 +5,7 @@ use penstock_protocol::{
     Ending, ErrorCode, Input, PlaceSource, Status, TaskId, TaskKey, TaskSpec, TenantNo, ThreadId, clock,
 };
 use penstock_store::fixture::TestDatabase;
-use penstock_store::{Accepted, Claimed, End, Ended, ListFilter, NewTask, Page, Store};
+use penstock_store::{Accepted, Claimed, DeadFilter, DeadPage, End, Ended, ListFilter, NewTask, Page, Store};
 
 const TENANT: TenantNo = TenantNo(1);
 
@@ -23,6 +23,8 @@ fn new_task(places: &PlaceSource) -> NewTask {
         idempotency_key: None,
         accepted_ms: now,
         deadline_in_ms: None,
+        cancel_on_disconnect: false,
+        replay_of: None,
         spec: TaskSpec {
             input: Input::Text("hello ✓".into()),
             is_new_thread: true,
@@ -30,6 +32,7 @@ fn new_task(places: &PlaceSource) -> NewTask {
             state: serde_json::Value::Null,
             tools: vec![],
             context: vec![],
+            retry: None,
             traceparent: None,
         },
     }
@@ -310,4 +313,118 @@ async fn large_tasks_at_once_do_not_outgrow_a_packet() {
     let row = store.task(tasks[1].key).await.unwrap().unwrap();
     assert_eq!(row.result.and_then(|result| result.as_str().map(str::len)), Some(1 << 20));
     database.drop_database().await;
+}
+
+/// Accepts a task of `agent` and lets its attempts run out.
+async fn bury(store: &Store, places: &PlaceSource, agent: &str, code: ErrorCode) -> TaskKey {
+    let task = NewTask { agent: agent.into(), ..new_task(places) };
+    store.accept(task.clone()).await.unwrap();
+    assert!(mine(store, task.key, 1, "w").await);
+    let end = End { ending: Ending::failed(code, "no"), ..end(task.key, 1, Status::Failed) };
+    assert!(matches!(store.end_as_dead_letter(end.clone()).await.unwrap(), Ended::Mine));
+    assert!(matches!(store.end_as_dead_letter(end).await.unwrap(), Ended::Mine), "a repeated end is mine again");
+    task.key
+}
+
+#[tokio::test]
+async fn dead_letters_are_found_by_filter_and_page_until_they_are_replayed_or_purged() {
+    let database = TestDatabase::create().await;
+    let (store, places) = (&database.store, PlaceSource::new(1, 0));
+    let all = DeadFilter::default();
+    let mut letters = Vec::new();
+    for agent in ["a", "b", "b", "b"] {
+        letters.push(bury(store, &places, agent, ErrorCode::ProviderError).await);
+    }
+    // One that ended at once is none, and neither is one of another tenant's list.
+    let failed = new_task(&places);
+    store.accept(failed.clone()).await.unwrap();
+    assert!(mine(store, failed.key, 1, "w").await);
+    store.end(end(failed.key, 1, Status::Failed)).await.unwrap();
+    assert!(store.dead(TenantNo(2), &all, None, 10).await.unwrap().is_empty());
+
+    let mut seen = Vec::new();
+    let mut page = None;
+    loop {
+        let rows = store.dead(TENANT, &all, page, 3).await.unwrap();
+        let Some(last) = rows.last() else { break };
+        page = Some(DeadPage { dead_ms: last.dead_ms.unwrap(), task: last.key.task });
+        seen.extend(rows.into_iter().map(|row| row.key));
+    }
+    seen.sort();
+    let mut expected = letters.clone();
+    expected.sort();
+    assert_eq!(seen, expected);
+    let of_b = DeadFilter { agent: Some("b".into()), ..DeadFilter::default() };
+    assert_eq!(store.dead(TENANT, &of_b, None, 10).await.unwrap().len(), 3);
+    let other = DeadFilter { code: Some(ErrorCode::AttemptsExhausted), ..DeadFilter::default() };
+    assert!(store.dead(TENANT, &other, None, 10).await.unwrap().is_empty());
+
+    let replay = letters[0].replay_id();
+    store.mark_replayed(letters[0], replay).await.unwrap();
+    store.mark_replayed(letters[0], replay).await.unwrap();
+    let row = store.task(letters[0]).await.unwrap().unwrap();
+    assert_eq!((row.status, row.dead_ms, row.replayed_as), (Status::Failed, None, Some(replay)));
+    assert_eq!(store.purge_dead(TENANT, &of_b, 2).await.unwrap(), 2);
+    assert_eq!(store.purge_dead(TENANT, &of_b, 2).await.unwrap(), 1);
+    assert_eq!(store.purge_dead(TENANT, &of_b, 2).await.unwrap(), 0);
+    assert_eq!(store.task(letters[1]).await.unwrap().unwrap().status, Status::Failed, "law 4");
+    database.drop_database().await;
+}
+
+#[tokio::test]
+async fn a_closing_attempt_buries_a_task_and_a_batch_may_hold_both_kinds_of_ends() {
+    let database = TestDatabase::create().await;
+    let (store, places) = (&database.store, PlaceSource::new(1, 0));
+    let lost = new_task(&places);
+    store.accept(lost.clone()).await.unwrap();
+    assert!(mine(store, lost.key, 1, "w").await);
+    let ending = Ending::failed(ErrorCode::AttemptsExhausted, "three workers were lost");
+    store.end_closing(lost.key, 2, &ending).await.unwrap();
+    let row = store.task(lost.key).await.unwrap().unwrap();
+    assert_eq!((row.dead_ms, row.crashes), (row.ended_ms, 1));
+    let (good, bad) = (new_task(&places), new_task(&places));
+    for task in [&good, &bad] {
+        store.accept(task.clone()).await.unwrap();
+        assert!(mine(store, task.key, 1, "w").await);
+    }
+    let failed = End { ending: Ending::failed(ErrorCode::ProviderError, "no"), ..end(bad.key, 1, Status::Failed) };
+    let (first, second) =
+        tokio::join!(store.end(end(good.key, 1, Status::Succeeded)), store.end_as_dead_letter(failed));
+    assert!(matches!(first.unwrap(), Ended::Mine) && matches!(second.unwrap(), Ended::Mine));
+    assert!(store.task(good.key).await.unwrap().unwrap().dead_ms.is_none());
+    let row = store.task(bad.key).await.unwrap().unwrap();
+    assert_eq!((row.dead_ms, row.model_calls), (row.ended_ms, 1));
+    database.drop_database().await;
+}
+
+#[tokio::test]
+async fn what_was_seen_of_a_cancelled_task_is_stored_once_and_its_cost_is_added_to_it() {
+    let database = TestDatabase::create().await;
+    let (store, places) = (&database.store, PlaceSource::new(1, 0));
+    for door_is_first in [true, false] {
+        let task = new_task(&places);
+        store.accept(task.clone()).await.unwrap();
+        assert!(mine(store, task.key, 1, "w").await);
+        store.add_seen(task.key, &"too early".into()).await.unwrap();
+        store.cancel(task.key).await.unwrap();
+        let partial = End {
+            ending: Ending { result: Some("from the worker".into()), ..cancelled() },
+            ..end(task.key, 1, Status::Cancelled)
+        };
+        if door_is_first {
+            store.add_seen(task.key, &"from the stream".into()).await.unwrap();
+        }
+        store.add_partial(&partial).await.unwrap();
+        store.add_partial(&partial).await.unwrap();
+        store.add_seen(task.key, &"too late".into()).await.unwrap();
+        let row = store.task(task.key).await.unwrap().unwrap();
+        let seen = if door_is_first { "from the stream" } else { "from the worker" };
+        assert_eq!((row.result, row.model_calls), (Some(seen.into()), 1));
+        assert_eq!(row.model.as_deref(), Some("fake/steady"));
+    }
+    database.drop_database().await;
+}
+
+fn cancelled() -> Ending {
+    Ending { status: Status::Cancelled, result: None, error: None, usage: vec![] }
 }

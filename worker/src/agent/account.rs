@@ -1,6 +1,8 @@
 //! What an attempt spent: model calls, usage per provider and model, and who served last.
 
-use penstock_protocol::TokenUsage;
+use penstock_gateway::ModelStream;
+use penstock_protocol::{Event, TokenUsage};
+use serde_json::json;
 
 /// The account of one attempt.
 #[derive(Clone, Debug, Default)]
@@ -14,10 +16,22 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Notes that a provider began to answer.
-    pub(crate) fn served(&mut self, provider: &str, model: &str) {
+    /// Notes that a provider began to answer. The event that tells of it, when another answers than the last time, or at
+    /// the first call another than the chain's first hop.
+    pub(crate) fn served(&mut self, stream: &ModelStream) -> Option<Event> {
         self.calls += 1;
-        self.model = Some(format!("{provider}/{model}"));
+        let now = format!("{}/{}", stream.provider(), stream.model());
+        let fallback = stream.fallback();
+        let before = self.model.replace(now.clone()).or_else(|| fallback.map(|fallback| fallback.from.clone()))?;
+        (before != now).then(|| Event::Custom {
+            name: "penstock.model_fallback".to_owned(),
+            value: json!({
+                "from": before,
+                "to": now,
+                "reason": fallback.map_or("recovered", |fallback| fallback.reason.as_str()),
+                "attempt": stream.attempts(),
+            }),
+        })
     }
 
     /// Adds what a provider counted.

@@ -3,7 +3,6 @@
 //! The loop ends in an [`Outcome`]; storing and publishing it is `claim`'s business. Tools come into the loop here.
 
 mod account;
-mod open_items;
 mod output;
 mod run;
 mod transcript;
@@ -11,4 +10,4 @@ mod turn;
 
 pub(crate) use account::Account;
 pub(crate) use output::{LastEvent, Output};
-pub(crate) use run::{Outcome, run};
+pub(crate) use run::{Outcome, out_of_time, run};

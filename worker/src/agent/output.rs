@@ -11,6 +11,7 @@ use penstock_queue::{Emission, EmitVerdict, Queue};
 use tokio::time::Instant;
 
 use crate::claim::{Claim, Lease, Stop};
+use crate::metrics::{LateWrite, WorkerMetrics};
 use crate::parts::Parts;
 
 /// Pause before a batch that Redis did not take is sent again.
@@ -28,6 +29,7 @@ pub(crate) struct LastEvent {
 /// The writer of one attempt.
 pub(crate) struct Output<'a> {
     queue: &'a Queue,
+    metrics: &'a WorkerMetrics,
     lease: &'a Lease,
     key: TaskKey,
     attempt: u32,
@@ -48,6 +50,7 @@ impl<'a> Output<'a> {
         let settings = parts.settings.now();
         Self {
             queue: &parts.queue,
+            metrics: &parts.metrics,
             lease,
             key: claim.row().key,
             attempt: claim.attempt(),
@@ -115,7 +118,10 @@ impl<'a> Output<'a> {
         loop {
             match self.queue.emit(&batch).await {
                 Ok(EmitVerdict::Written) => break,
-                Ok(EmitVerdict::Fenced) => return Err(Stop::Lost),
+                Ok(EmitVerdict::Fenced) => {
+                    self.metrics.refused(LateWrite::Event);
+                    return Err(Stop::Lost);
+                }
                 Ok(EmitVerdict::Gone) => tracing::debug!(task = %self.key, "the stream is gone; waits to be adopted"),
                 Err(error) => tracing::debug!(task = %self.key, %error, "events wait for Redis"),
             }

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use penstock_config::Agent;
 use penstock_gateway::{CallScope, ModelRequest};
-use penstock_protocol::{ErrorCode, Event, EventId};
+use penstock_protocol::{ErrorCode, Event, EventId, OpenItems};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::open_items::OpenItems;
 use super::transcript::{Transcript, result};
 use super::turn::{Answer, Interrupted, Turn};
 use super::{Account, Output};
@@ -43,6 +42,7 @@ pub(crate) async fn run(
     claim: &Claim,
     lease: &Lease,
     agent: &Agent,
+    last_moment: Instant,
     output: &mut Output<'_>,
     account: &mut Account,
 ) -> Outcome {
@@ -80,7 +80,7 @@ pub(crate) async fn run(
     let turn = Turn {
         gateway: &parts.gateway,
         scope: CallScope {
-            deadline: Some(deadline(parts, claim)),
+            deadline: Some(last_moment),
             cache: agent.cache,
             fallback_answer: Some(agent.fallback_answer.as_str()).filter(|text| !text.is_empty()).map(Arc::from),
             ..CallScope::of(claim.row().key)
@@ -99,9 +99,10 @@ pub(crate) async fn run(
         Err(Interrupted::TooLong) => {
             failed(ErrorCode::LimitReached, format!("the answer is longer than worker.answer_bytes_max = {limit}"))
         }
-        Err(Interrupted::Failed(error)) => {
-            Outcome::Failed { code: error.code(), message: error.to_string(), retry_in: error.retry_in() }
-        }
+        Err(Interrupted::Failed(error)) => match error.code() {
+            ErrorCode::Deadline => out_of_time(parts, claim),
+            code => Outcome::Failed { code, message: error.to_string(), retry_in: error.retry_in() },
+        },
     };
     // A failed run is closed by RUN_ERROR and a retried one by its next attempt; every other end closes its items here.
     if matches!(outcome, Outcome::Succeeded(_) | Outcome::Stopped(Stop::Cancelled, _)) {
@@ -135,11 +136,18 @@ async fn left_open(parts: &Parts, claim: &Claim) -> OpenItems {
     }
 }
 
-/// The moment at which the attempt is over: the task's own deadline, or the longest life of an attempt.
-fn deadline(parts: &Parts, claim: &Claim) -> Instant {
+/// The end of an attempt whose time is over: the task's own deadline, or the longest life of an attempt.
+pub(crate) fn out_of_time(parts: &Parts, claim: &Claim) -> Outcome {
     let longest = parts.settings.now().worker.attempt_max;
-    let left = claim.row().deadline_left_ms.map_or(longest, Duration::from_millis);
-    Instant::now() + left.min(longest)
+    match claim.row().deadline_left_ms {
+        Some(left) if Duration::from_millis(left) <= longest => {
+            failed(ErrorCode::Deadline, "the deadline passed while it ran".to_owned())
+        }
+        _ => {
+            let message = format!("it ran longer than worker.attempt_ms_max = {}", longest.as_millis());
+            failed(ErrorCode::LimitReached, message)
+        }
+    }
 }
 
 fn failed(code: ErrorCode, message: String) -> Outcome {

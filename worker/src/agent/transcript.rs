@@ -3,9 +3,9 @@
 use penstock_config::Worker;
 use penstock_gateway::{ChatMessage, Origin};
 use penstock_protocol::message::{Content, Message};
-use penstock_protocol::{Input, TaskId, TaskSpec};
+use penstock_protocol::{Input, TaskId, TaskSpec, answer};
 use penstock_store::{Store, StoreError, TaskRow};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// A conversation, oldest message first, as both a client and a model know it.
 #[derive(Clone, Debug, Default)]
@@ -54,10 +54,11 @@ impl Transcript {
 ///
 /// An answer that no model gave just now says where it comes from.
 pub(crate) fn result(message_id: &str, text: &str, origin: Origin) -> Value {
-    match origin {
-        Origin::Model => json!({ "message_id": message_id, "text": text }),
-        other => json!({ "message_id": message_id, "text": text, "origin": other.as_str() }),
+    let mut result = answer(message_id, text);
+    if origin != Origin::Model {
+        result["origin"] = origin.as_str().into();
     }
+    result
 }
 
 fn user_message(task: TaskId, text: &str) -> Message {

@@ -61,7 +61,11 @@ impl Turn<'_> {
         };
         answer.origin = stream.origin();
         match answer.origin {
-            Origin::Model => account.served(stream.provider(), stream.model()),
+            Origin::Model => {
+                if let Some(switch) = account.served(&stream) {
+                    output.push(switch);
+                }
+            }
             other => output.push(Event::Custom {
                 name: "penstock.answer_origin".to_owned(),
                 value: json!({ "origin": other.as_str(), "message_id": answer.message_id }),

@@ -8,19 +8,16 @@ use std::time::Duration;
 
 use penstock_protocol::{Ending, ErrorCode, Status};
 use penstock_queue::{Adoption, AttemptVerdict, Finish, QueueError, Retry, RetryCause};
-use penstock_recovery::queued_task;
 use penstock_store::{End, Ended, Store, StoreError, TaskRow};
 
+use super::retry::{may_fail_again, pause, random};
 use super::{Claim, Lease, Stop};
 use crate::agent::{Account, LastEvent, Outcome};
-use crate::metrics::AttemptEnd;
+use crate::metrics::{AttemptEnd, LateWrite};
 use crate::parts::Parts;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Back-off of a failed task: full jitter under a bound that doubles with each failure.
-const BACK_OFF: Duration = Duration::from_secs(1);
-const BACK_OFF_MAX: Duration = Duration::from_secs(60);
 
 /// Ends, retries or hands back the task. `last` is the last event that the attempt wrote.
 pub(crate) async fn conclude(
@@ -33,20 +30,30 @@ pub(crate) async fn conclude(
 ) -> AttemptEnd {
     let attempt = Attempt { parts, claim, lease, account, last };
     match outcome {
-        Outcome::Succeeded(result) => attempt.end(Status::Succeeded, Some(result), None).await,
-        Outcome::Failed { code, message, retry_in: Some(least) } if attempt.may_fail_again() => {
+        Outcome::Succeeded(result) => attempt.end(Status::Succeeded, Some(result), None, Fate::Ends).await,
+        Outcome::Failed { code, message, retry_in: Some(hint) } if attempt.may_fail_again() => {
             tracing::info!(task.id = %claim.row().key, attempt = claim.attempt(), code = code.as_str(), %message, "an attempt failed; the task is tried again");
-            let delay = back_off(claim.row().failures).max(least);
-            attempt.requeue(RetryCause::AttemptFailed, delay).await
+            let delay = pause(&parts.settings.now().queue, claim.row().failures, hint, random());
+            attempt.requeue(RetryCause::AttemptFailed, delay, None).await
         }
-        Outcome::Failed { code, message, .. } => {
+        Outcome::Failed { code, message, retry_in } => {
             let status = if code == ErrorCode::Deadline { Status::Expired } else { Status::Failed };
-            attempt.end(status, None, Some((code, message))).await
+            let fate = if retry_in.is_some() { Fate::DeadLetter } else { Fate::Ends };
+            attempt.end(status, None, Some((code, message)), fate).await
         }
-        Outcome::Stopped(Stop::Cancelled, seen) => attempt.end(Status::Cancelled, seen, None).await,
-        Outcome::Stopped(Stop::HandBack, _) => attempt.requeue(RetryCause::HandedBack, Duration::ZERO).await,
+        Outcome::Stopped(Stop::Cancelled, seen) => attempt.end(Status::Cancelled, seen, None, Fate::Ends).await,
+        Outcome::Stopped(Stop::HandBack, seen) => attempt.requeue(RetryCause::HandedBack, Duration::ZERO, seen).await,
         Outcome::Stopped(Stop::Lost, _) => AttemptEnd::Lost,
     }
+}
+
+/// What a failed task is from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It has ended.
+    Ends,
+    /// Its attempts ran out: it has ended, and can be replayed.
+    DeadLetter,
 }
 
 struct Attempt<'a> {
@@ -59,7 +66,9 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn may_fail_again(&self) -> bool {
-        self.claim.row().failures + 1 < self.parts.settings.now().queue.failures_max
+        let row = self.claim.row();
+        let wish = row.spec().ok().and_then(|spec| spec.retry);
+        may_fail_again(&self.parts.settings.now().queue, row.failures, wish)
     }
 
     /// Stores the end, then publishes what the row says: this end, or the one that came first.
@@ -68,6 +77,7 @@ impl Attempt<'_> {
         status: Status,
         result: Option<serde_json::Value>,
         error: Option<(ErrorCode, String)>,
+        fate: Fate,
     ) -> AttemptEnd {
         let row = self.claim.row();
         let ending = Ending { status, result, error, usage: self.account.usage.clone() };
@@ -79,12 +89,15 @@ impl Attempt<'_> {
             model_calls: self.account.calls,
         };
         let (store, written) = (&self.parts.store, &end);
-        let stored = self.until_answered(|| store_end(store, written));
+        let stored = self.until_answered(|| store_end(store, written, fate));
         let ending = match stored.await {
             Some(Ended::Mine) => end.ending,
             Some(Ended::Other(row)) => match row.ending() {
                 Some(ending) => ending,
-                None => return AttemptEnd::Lost,
+                None => {
+                    self.parts.metrics.refused(LateWrite::End);
+                    return AttemptEnd::Lost;
+                }
             },
             Some(Ended::Unknown) | None => return AttemptEnd::Lost,
         };
@@ -93,6 +106,7 @@ impl Attempt<'_> {
             Status::Succeeded => AttemptEnd::Succeeded,
             Status::Cancelled => AttemptEnd::Cancelled,
             Status::Expired => AttemptEnd::Expired,
+            _ if fate == Fate::DeadLetter => AttemptEnd::Dead,
             _ => AttemptEnd::Failed,
         }
     }
@@ -104,6 +118,7 @@ impl Attempt<'_> {
             attempt: self.claim.attempt(),
             worker: &self.parts.worker,
             cost_tokens: self.account.tokens(),
+            input_tokens: u64::from(row.cost_tokens),
             last_seq: self.last.seq,
             event: &event,
         };
@@ -112,7 +127,8 @@ impl Attempt<'_> {
             match self.parts.queue.finish(finish).await? {
                 AttemptVerdict::Unknown => {
                     // Redis was flushed since the last beat: take the task back, so that the end follows its events.
-                    let (task, attempt, worker) = (&queued_task(row), finish.attempt, finish.worker);
+                    let (task, attempt, worker) =
+                        (&self.parts.recovery.queued_task(row, row.crashes), finish.attempt, finish.worker);
                     self.parts.queue.adopt(&Adoption { task, attempt, worker, last_n: self.last.n }).await?;
                     self.parts.queue.finish(finish).await
                 }
@@ -122,8 +138,8 @@ impl Attempt<'_> {
         .await;
     }
 
-    /// Puts the task back in line, in the row first.
-    async fn requeue(&self, cause: RetryCause, delay: Duration) -> AttemptEnd {
+    /// Puts the task back in line, in the row first. `seen` is what its client saw, should it be cancelled by then.
+    async fn requeue(&self, cause: RetryCause, delay: Duration, seen: Option<serde_json::Value>) -> AttemptEnd {
         let (key, attempt) = (self.claim.row().key, self.claim.attempt());
         let is_failure = cause == RetryCause::AttemptFailed;
         let requeued =
@@ -131,7 +147,7 @@ impl Attempt<'_> {
         match requeued.await {
             Some(true) => {}
             // Cancelled meanwhile: its end is to be published, with what was seen so far.
-            Some(false) => return Box::pin(self.end(Status::Cancelled, None, None)).await,
+            Some(false) => return Box::pin(self.end(Status::Cancelled, seen, None, Fate::Ends)).await,
             None => return AttemptEnd::Lost,
         }
         let worker = &self.parts.worker;
@@ -193,20 +209,16 @@ impl Attempt<'_> {
 }
 
 /// Stores an end. Where a cancel came first, what the client saw and its cost are stored beside it.
-async fn store_end(store: &Store, end: &End) -> Result<Ended, Arc<StoreError>> {
-    match store.end(end.clone()).await? {
+async fn store_end(store: &Store, end: &End, fate: Fate) -> Result<Ended, Arc<StoreError>> {
+    let ended = match fate {
+        Fate::Ends => store.end(end.clone()).await?,
+        Fate::DeadLetter => store.end_as_dead_letter(end.clone()).await?,
+    };
+    match ended {
         Ended::Other(row) if row.status == Status::Cancelled && row.attempt == end.attempt => {
             store.add_partial(end).await?;
             Ok(Ended::Other(Box::new(store.task(row.key).await?.unwrap_or(*row))))
         }
         stored => Ok(stored),
     }
-}
-
-/// A random part of 1 s × 2^failures, at most 60 s.
-fn back_off(failures: u32) -> Duration {
-    let bound = BACK_OFF.saturating_mul(1 << failures.min(10)).min(BACK_OFF_MAX);
-    // The low bits of a v4 id are as random as any.
-    let random = uuid::Uuid::new_v4().as_u128() & 0xFFFF;
-    bound.mul_f64(f64::from(u16::try_from(random).unwrap_or(0)) / 65_536.0)
 }

@@ -145,7 +145,10 @@ impl Beating {
             match state {
                 LeaseState::Held => {}
                 LeaseState::CancelAsked => self.leases.stop(key, attempt, Stop::Cancelled),
-                LeaseState::Lost => self.leases.stop(key, attempt, Stop::Lost),
+                LeaseState::Lost => {
+                    self.metrics.leases_lost.inc();
+                    self.leases.stop(key, attempt, Stop::Lost);
+                }
                 // A full channel is no loss: the next beat finds it again.
                 LeaseState::Unknown => drop(self.findings.try_send(Finding::Forgotten { key, attempt })),
             }
@@ -172,5 +175,47 @@ impl Beating {
                 return None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_queue::fixture::{TestQueue, task};
+    use penstock_queue::{StartVerdict, State};
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    const LEASE: Duration = Duration::from_millis(1500);
+
+    /// One thread, as if the agent held all of them.
+    #[tokio::test]
+    async fn an_agent_that_blocks_every_thread_of_the_runtime_keeps_its_lease() {
+        let test = TestQueue::create_with(|settings| settings.lease = LEASE).await;
+        let (worker, task, leases) = (WorkerId::new("w").unwrap(), task(1, 1), Leases::default());
+        let metrics = WorkerMetrics::register(&mut Registry::default());
+        let (found, mut findings) = mpsc::channel(16);
+        let settings = test.queue.settings().clone();
+        let mut heartbeat =
+            Heartbeat::start(settings, worker.clone(), LEASE / 5, 1, leases.clone(), metrics, found).unwrap();
+        test.queue.enqueue(&task).await.unwrap();
+        let mut reader = test.queue.ready_reader(worker.clone());
+        let entry = loop {
+            if let Some(entry) = reader.read_now(1).await.unwrap().pop() {
+                break entry;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        let started = test.queue.start(&entry, &worker, "{}").await.unwrap();
+        assert!(matches!(started, StartVerdict::Running { .. }), "{started:?}");
+        let _lease = leases.hold(task.key, entry.attempt, Instant::now() + Duration::from_secs(600));
+
+        std::thread::sleep(4 * LEASE);
+
+        assert_eq!(test.queue.lost(10).await.unwrap(), []);
+        assert_eq!(test.queue.position(task.key).await.unwrap().state, Some(State::Running));
+        assert!(findings.try_recv().is_err(), "nobody found it lost");
+        heartbeat.leave();
+        test.delete().await;
     }
 }

@@ -73,10 +73,7 @@ impl Intake {
             for entry in entries {
                 let Some(slot) = permits.as_mut().and_then(|permits| permits.split(1)) else { break };
                 let parts = parts.clone();
-                attempts.spawn(async move {
-                    attempt(parts, entry).await;
-                    drop(slot);
-                });
+                attempts.spawn(attempt(parts, entry, slot));
             }
         }
     }

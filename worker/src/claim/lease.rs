@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_protocol::TaskKey;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// Why a running attempt must stop before its own end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(crate) struct Leases {
 #[derive(Debug)]
 struct Held {
     attempt: u32,
+    /// From then on it is not extended any more, whatever the attempt does.
+    until: Instant,
     /// `n` of the last event written, for an adoption.
     last_n: Arc<AtomicU64>,
     stop: watch::Sender<Option<Stop>>,
@@ -43,17 +46,19 @@ pub(crate) struct Lease {
 }
 
 impl Leases {
-    /// Enters a lease, so that the next beat extends it.
-    pub(crate) fn hold(&self, key: TaskKey, attempt: u32) -> Lease {
+    /// Enters a lease, so that beats extend it, at most until `until`: an attempt that is stuck and holds every thread
+    /// loses its task all the same.
+    pub(crate) fn hold(&self, key: TaskKey, attempt: u32, until: Instant) -> Lease {
         let (stop, receiver) = watch::channel(None);
         let last_n = Arc::new(AtomicU64::new(1));
-        self.lock().insert(key, Held { attempt, last_n: Arc::clone(&last_n), stop });
+        self.lock().insert(key, Held { attempt, until, last_n: Arc::clone(&last_n), stop });
         Lease { key, attempt, last_n, stop: receiver, leases: self.clone() }
     }
 
     /// What a beat must extend.
     pub(crate) fn all(&self) -> Vec<(TaskKey, u32)> {
-        self.lock().iter().map(|(key, held)| (*key, held.attempt)).collect()
+        let now = Instant::now();
+        self.lock().iter().filter(|(_, held)| now < held.until).map(|(key, held)| (*key, held.attempt)).collect()
     }
 
     /// `n` of the last event that an attempt wrote; `None` when it does not run here.
@@ -72,6 +77,14 @@ impl Leases {
                 }
                 changes
             });
+        }
+    }
+
+    /// Gives a lease up while something of its attempt still runs: that hears that it is lost.
+    pub(crate) fn give_up(&self, key: TaskKey, attempt: u32) {
+        let mut held = self.lock();
+        if held.get(&key).is_some_and(|held| held.attempt == attempt) {
+            held.remove(&key);
         }
     }
 
@@ -104,6 +117,11 @@ impl Lease {
         let _ = stop.wait_for(|why| *why == Some(Stop::Lost)).await;
     }
 
+    /// `n` of the last event that was written.
+    pub(crate) fn last_n(&self) -> u64 {
+        self.last_n.load(Ordering::Relaxed)
+    }
+
     /// Notes the last event that was written.
     pub(crate) fn wrote(&self, n: u64) {
         self.last_n.store(n, Ordering::Relaxed);
@@ -125,10 +143,23 @@ mod tests {
 
     use super::*;
 
+    fn later() -> Instant {
+        Instant::now() + std::time::Duration::from_secs(60)
+    }
+
+    #[tokio::test]
+    async fn a_lease_is_not_kept_past_the_last_moment_of_its_attempt() {
+        let (leases, key) = (Leases::default(), TaskKey::new(TenantNo(1), TaskId::mint()));
+        let lease = leases.hold(key, 1, Instant::now());
+        assert!(leases.all().is_empty());
+        leases.give_up(key, 1);
+        assert_eq!(lease.stopped().await, Stop::Lost, "what still runs of it hears so");
+    }
+
     #[tokio::test]
     async fn a_lost_lease_overrides_a_hand_back_and_nothing_overrides_it() {
         let (leases, key) = (Leases::default(), TaskKey::new(TenantNo(1), TaskId::mint()));
-        let lease = leases.hold(key, 2);
+        let lease = leases.hold(key, 2, later());
         leases.stop(key, 1, Stop::Cancelled);
         leases.stop(key, 2, Stop::HandBack);
         assert_eq!(lease.stopped().await, Stop::HandBack, "another attempt's word is not ours");
@@ -142,8 +173,8 @@ mod tests {
     #[test]
     fn an_old_attempts_end_does_not_give_up_the_new_ones_lease() {
         let (leases, key) = (Leases::default(), TaskKey::new(TenantNo(1), TaskId::mint()));
-        let old = leases.hold(key, 1);
-        let _new = leases.hold(key, 2);
+        let old = leases.hold(key, 1, later());
+        let _new = leases.hold(key, 2, later());
         drop(old);
         assert_eq!(leases.all(), [(key, 2)]);
     }

@@ -8,9 +8,12 @@ mod end;
 mod heartbeat;
 mod intake;
 mod lease;
+mod retry;
 mod start;
+mod supervise;
 
 pub(crate) use heartbeat::{Finding, Heartbeat};
 pub(crate) use intake::Intake;
 pub(crate) use lease::{Lease, Leases, Stop};
 pub(crate) use start::Claim;
+pub(crate) use supervise::Wedged;

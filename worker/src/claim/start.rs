@@ -5,6 +5,7 @@ use std::time::Duration;
 use penstock_config::Settings;
 use penstock_protocol::{Ending, ErrorCode, Event, Status};
 use penstock_queue::{QueueError, ReadyEntry, StartVerdict};
+use penstock_recovery::crashes_of;
 use penstock_store::{Claimed, End, StoreError, TaskRow};
 use tokio::time::Instant;
 
@@ -19,6 +20,7 @@ const RETRY_EVERY: Duration = Duration::from_millis(200);
 pub(crate) struct Claim {
     row: TaskRow,
     started_seq: u64,
+    last_moment: Instant,
 }
 
 impl Claim {
@@ -35,6 +37,11 @@ impl Claim {
     /// Sequence number of the event that opened the attempt.
     pub(crate) fn started_seq(&self) -> u64 {
         self.started_seq
+    }
+
+    /// When the attempt is over, whatever it does: the task's own deadline, or the longest life of an attempt.
+    pub(crate) fn last_moment(&self) -> Instant {
+        self.last_moment
     }
 
     /// Whether an earlier attempt of the same run wrote events.
@@ -57,8 +64,9 @@ pub(crate) async fn take(parts: &Parts, settings: &Settings, entry: &ReadyEntry)
     loop {
         match parts.queue.start(entry, &parts.worker, &opening).await {
             Ok(StartVerdict::Running { seq }) => {
-                let lease = parts.leases.hold(row.key, row.attempt);
-                return Some((Claim { row, started_seq: seq }, lease));
+                let last_moment = last_moment(settings, &row);
+                let lease = parts.leases.hold(row.key, row.attempt, last_moment + 2 * settings.worker.stop_grace);
+                return Some((Claim { row, started_seq: seq, last_moment }, lease));
             }
             // The reaper was faster: another attempt is on its way.
             Ok(StartVerdict::Stale) => return None,
@@ -74,6 +82,11 @@ pub(crate) async fn take(parts: &Parts, settings: &Settings, entry: &ReadyEntry)
             }
         }
     }
+}
+
+fn last_moment(settings: &Settings, row: &TaskRow) -> Instant {
+    let longest = settings.worker.attempt_max;
+    Instant::now() + row.deadline_left_ms.map_or(longest, Duration::from_millis).min(longest)
 }
 
 async fn claim(parts: &Parts, entry: &ReadyEntry, give_up: Instant) -> Option<TaskRow> {
@@ -106,7 +119,8 @@ async fn set_right(parts: &Parts, entry: &ReadyEntry, refused: Claimed) -> Resul
             parts.recovery.publish(&row).await?;
         }
         Claimed::Ahead(row) => {
-            parts.queue.raise(entry, row.attempt).await?;
+            let quarantine = parts.recovery.must_be_quarantined(crashes_of(&row));
+            parts.queue.raise(entry, row.attempt, quarantine).await?;
         }
         Claimed::Unknown => {
             tracing::error!(task.id = %entry.key, "a task in the queue has no row in MySQL; it is closed");
@@ -136,8 +150,10 @@ fn end_before_start(settings: &Settings, row: &TaskRow) -> Option<Ending> {
 }
 
 async fn end_unstarted(parts: &Parts, row: &TaskRow, ending: Ending) {
+    let is_dead = ending.error.as_ref().is_some_and(|(code, _)| *code == ErrorCode::AttemptsExhausted);
     let end = End { key: row.key, attempt: row.attempt, ending, model: None, model_calls: 0 };
-    let stored = match parts.store.end(end).await {
+    let ended = if is_dead { parts.store.end_as_dead_letter(end).await } else { parts.store.end(end).await };
+    let stored = match ended {
         Ok(_) => parts.store.task(row.key).await,
         Err(error) => {
             tracing::warn!(task.id = %row.key, %error, "an end could not be stored; the task comes back");

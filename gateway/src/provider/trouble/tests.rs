@@ -92,6 +92,18 @@ fn an_exhausted_plan_is_told_by_its_code_and_not_by_429() {
 }
 
 #[test]
+fn vendors_that_hide_their_meaning_behind_a_status_are_understood() {
+    let spent = r#"{"type":"error","error":{"type":"rate_limit_error","message":"x","details":{"error_code":"enforced_spend_limit_reached"}}}"#;
+    assert_eq!(answered(429, spent).outcome, Outcome::PlanExhausted);
+    let wrong_key = r#"{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT","details":[{"@type":"x","reason":"API_KEY_INVALID"}]}}"#;
+    assert_eq!(answered(400, wrong_key).outcome, Outcome::Denied);
+    let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    assert_eq!(trouble_of_frame(overloaded.as_bytes(), false).outcome, Outcome::Server);
+    let too_large = r#"{"type":"error","error":{"type":"request_too_large","message":"x"}}"#;
+    assert_eq!(trouble_of_frame(too_large.as_bytes(), false).outcome, Outcome::Refused);
+}
+
+#[test]
 fn moderation_is_the_requests_fault_whatever_its_status() {
     let body = r#"{"error":{"code":403,"message":"flagged","metadata":{"reasons":["x"],"flagged_input":"…"}}}"#;
     assert_eq!(answered(403, body).outcome, Outcome::Refused);

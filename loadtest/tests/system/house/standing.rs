@@ -22,11 +22,15 @@ steady.hops = ["fake/steady"]
 instant.hops = ["fake/instant"]
 slow-3s.hops = ["fake/slow-3s"]
 slow-30s.hops = ["fake/slow-30s"]
+backup.hops = ["fake/down,status=503", "fake/instant"]
+pair.hops = ["fake/steady", "fake/instant"]
 [agents]
 assistant = { chain = "steady", instructions = "You are a helpful assistant." }
 instant = { chain = "instant" }
 slow-3s = { chain = "slow-3s" }
 slow-30s = { chain = "slow-30s" }
+backup = { chain = "backup" }
+pair = { chain = "pair" }
 "#;
 
 /// What a house is to have.
@@ -242,6 +246,16 @@ impl House {
         calls.as_array().or_else(|| calls["calls"].as_array()).cloned().unwrap_or_default()
     }
 
+    /// The value of a metric of worker `at`; 0 while it has none.
+    pub(crate) async fn worker_metric(&self, at: usize, name: &str) -> f64 {
+        metric(self.workers.get(at).map_or(0, |(_, port)| *port), name).await
+    }
+
+    /// The value of a metric of the first door; 0 while it has none.
+    pub(crate) async fn door_metric(&self, name: &str) -> f64 {
+        metric(self.apis.first().map_or(0, |(_, port)| *port), name).await
+    }
+
     /// Lets processes that are started from now on use the Redis of `other`.
     pub(crate) fn borrow_redis(&mut self, other: &Self) {
         self.env.push(("REDIS_URL".to_owned(), format!("redis://127.0.0.1:{}/", other.redis_port)));
@@ -306,6 +320,13 @@ async fn ready(port: u16, name: &str) {
         door.request("GET", "/readyz", "", "").await.is_ok_and(|answer| answer.status == 200)
     })
     .await;
+}
+
+async fn metric(port: u16, name: &str) -> f64 {
+    let door = Door { address: format!("127.0.0.1:{port}"), key: String::new() };
+    let Ok(answer) = door.request("GET", "/metrics", "", "").await else { return 0.0 };
+    let value = answer.text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.and_then(|value| value.parse().ok()).unwrap_or(0.0)
 }
 
 /// Makes tenant `name` and a key with every scope.

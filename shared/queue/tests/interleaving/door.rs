@@ -39,12 +39,9 @@ impl World {
             }
             None => self.new_task(),
         };
-        let request = AdmitRequest {
-            key: task.key,
-            user: task.user.as_deref(),
-            body_hash: &task.body_hash,
-            limits: self.limits(),
-        };
+        let thread_free = task.thread.filter(|_| self.random.chance(30));
+        let limits = penstock_queue::AdmitLimits { thread_free, ..self.limits() };
+        let request = AdmitRequest { key: task.key, user: task.user.as_deref(), body_hash: &task.body_hash, limits };
         let verdict = self.test.queue.admit(&request).await.unwrap();
         self.note(format!("admit {} {verdict:?}", task.key));
         self.remember(Call::Admit(task.clone()));

@@ -17,6 +17,8 @@ struct Record {
     place: String,
     turn: String,
     entry: String,
+    agent: String,
+    is_quarantined: bool,
 }
 
 #[derive(Default, Debug, PartialEq, Eq, Clone, Copy)]
@@ -31,12 +33,14 @@ struct Book {
     records: BTreeMap<String, Record>,
     homes: HashMap<&'static str, HashSet<String>>,
     ring: HashMap<String, f64>,
-    tenants: HashMap<String, Vec<f64>>,
+    tenants: HashMap<String, Vec<String>>,
     users: HashMap<String, i64>,
     threads: HashMap<String, String>,
-    stats: HashMap<String, f64>,
+    totals: Vec<String>,
+    paced: HashSet<String>,
     line: HashSet<String>,
     held: HashSet<String>,
+    lane: Vec<String>,
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: impl std::fmt::Display, found: T, expected: T) -> Law {
@@ -55,11 +59,11 @@ impl World {
     async fn book(&self) -> Book {
         let names = [
             "tasks", "admitted", "line", "held", "delayed", "leases", "done", "ready", "ring", "tenants", "users",
-            "threads", "stats",
+            "threads", "paced",
         ];
         let keys: Vec<String> = names.iter().map(|name| self.test.key(name)).collect();
         let read = |at: usize| match names[at] {
-            "tasks" | "tenants" | "users" | "threads" | "stats" => vec!["HGETALL", keys[at].as_str()],
+            "tasks" | "tenants" | "users" | "threads" => vec!["HGETALL", keys[at].as_str()],
             "ready" => vec!["XRANGE", keys[at].as_str(), "-", "+"],
             "ring" => vec!["ZRANGE", keys[at].as_str(), "0", "-1", "WITHSCORES"],
             _ => vec!["ZRANGE", keys[at].as_str(), "0", "-1"],
@@ -71,7 +75,12 @@ impl World {
         let records = records.collect();
         let admitted = set(next());
         let (line, held) = (set(next()), set(next()));
-        let last = |member: &String| member.rsplit('|').next().unwrap().to_owned();
+        // Members name the tenant once: `tenant|…|task`, those of a paused agent `@agent|tenant|…|task`, and those in
+        // quarantine `q|tenant|…|task`.
+        let last = |member: &String| {
+            let mut parts = member.split('|').skip_while(|part| part.starts_with('@') || *part == "q");
+            format!("{}.{}", parts.next().unwrap(), parts.last().unwrap())
+        };
         let mut homes = HashMap::from([
             ("admitted", admitted),
             ("line", line.iter().map(last).collect()),
@@ -83,19 +92,24 @@ impl World {
         let entries: Vec<(String, Vec<String>)> = from_redis_value(next()).unwrap();
         homes.insert("ready", entries.iter().map(|(_, fields)| fields[1].clone()).collect());
         let ring: Vec<(String, f64)> = from_redis_value(next()).unwrap();
-        let tenants = hash(next()).into_iter().filter(|(no, _)| no != "#");
-        let tenants = tenants.map(|(no, text)| (no, text.split('|').map(|n| n.parse().unwrap()).collect()));
-        let tenants = tenants.collect();
+        let mut tenants: HashMap<String, Vec<String>> =
+            hash(next()).into_iter().map(|(no, text)| (no, text.split('|').map(ToOwned::to_owned).collect())).collect();
+        tenants.retain(|no, _| !no.starts_with('~'));
+        let totals = tenants.remove("#").unwrap_or_default();
         let users = hash(next()).into_iter().filter(|(user, _)| user != "#");
         let users = users.map(|(user, live)| (user, live.parse().unwrap())).collect();
         let threads = hash(next()).into_iter().filter(|(thread, _)| thread != "#").collect();
-        let stats = hash(next()).into_iter().filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect();
-        Book { records, homes, ring: ring.into_iter().collect(), tenants, users, threads, stats, line, held }
+        let paced = set(next());
+        // waiting, width, tenant served last, ids that run in it
+        let lane: Vec<String> =
+            totals.get(14).map(|lane: &String| lane.splitn(4, ',').map(str::to_owned).collect()).unwrap_or_default();
+        let ring = ring.into_iter().collect();
+        Book { records, homes, ring, tenants, users, threads, totals, paced, line, held, lane }
     }
 
     pub(crate) async fn depth_by_records(&self) -> u64 {
         let book = self.book().await;
-        book.records.values().filter(|record| "AWHR".contains(record.status)).count() as u64
+        book.records.values().filter(|record| "AWHPQR".contains(record.status)).count() as u64
     }
 
     /// How many tasks Redis knows, tombstones included.
@@ -115,7 +129,7 @@ impl World {
             let home = match record.status {
                 'A' => "admitted",
                 'W' => "line",
-                'H' => "held",
+                'H' | 'P' | 'Q' => "held",
                 'D' => "delayed",
                 'R' => "ready",
                 'X' => "leases",
@@ -125,25 +139,35 @@ impl World {
             homes.entry(home).or_default().insert(id.clone());
             let count = counts.entry(tenant.clone()).or_default();
             count.admitted += i64::from(record.status == 'A');
-            count.waiting += i64::from("WHD".contains(record.status));
+            count.waiting += i64::from("WHPQD".contains(record.status));
             count.lined += i64::from(record.status == 'W');
             count.running += i64::from("RX".contains(record.status));
             if record.status != 'F' && !record.user.is_empty() {
                 *users.entry(format!("{tenant}|{}", record.user)).or_default() += 1;
             }
             let thread = format!("{tenant}|{}", record.thread);
-            if "WDRX".contains(record.status)
+            if "AWPQDRX".contains(record.status)
                 && !record.thread.is_empty()
-                && let Some(other) = holders.insert(thread.clone(), id.clone())
+                && let Some(other) = holders.insert(thread.clone(), record.place.clone())
             {
-                return Err(format!("thread {thread} is live in {id} and in {other}"));
+                return Err(format!("thread {thread} is live in {id} and at {other}"));
             }
             let turn = if record.turn.is_empty() { &record.place } else { &record.turn };
-            if record.status == 'W' && !book.line.contains(&format!("{tenant}|{}|{id}", record.place)) {
+            let task = id.split('.').next_back().unwrap();
+            if record.status == 'W' && !book.line.contains(&format!("{tenant}|{}|{task}", record.place)) {
                 return Err(format!("{id} stands in line at another place than its own"));
             }
-            if record.status == 'H' && !book.held.contains(&format!("{thread}|{turn}|{id}")) {
+            let parked = format!("@{}|{tenant}|{}|{task}", record.agent, record.place);
+            if record.status == 'H' && !book.held.contains(&format!("{thread}|{turn}|{task}"))
+                || record.status == 'P' && !book.held.contains(&parked)
+            {
                 return Err(format!("{id} is held at another place than its own"));
+            }
+            if record.status == 'Q' && !book.held.contains(&format!("q|{tenant}|{}|{task}", record.place)) {
+                return Err(format!("{id} is in quarantine at another place than its own"));
+            }
+            if record.is_quarantined && record.status == 'W' || !record.is_quarantined && record.status == 'Q' {
+                return Err(format!("{id} waits in the wrong lane"));
             }
             if record.status == 'R' && record.entry.is_empty() {
                 return Err(format!("{id} is handed out without an entry"));
@@ -161,29 +185,65 @@ impl World {
             }
         }
 
-        let mut weights = 0.0;
+        let in_lane = |(_, record): &(&String, &Record)| record.is_quarantined && "RX".contains(record.status);
+        let lane: HashSet<String> = book.records.iter().filter(in_lane).map(|(id, _)| id.clone()).collect();
+        let told: HashSet<String> =
+            book.lane.get(3).map(|ids| ids.split_whitespace().map(str::to_owned).collect()).unwrap_or_default();
+        same("the quarantine lane", &told, &lane)?;
+        // A live worker's adoption may come on top.
+        if lane.len() > 1 && !self.is_lossy {
+            return Err(format!("{lane:?} run in a lane for one"));
+        }
+        let quarantined = book.records.values().filter(|record| record.status == 'Q').count();
+        let waiting_told = book.lane.first().and_then(|text| text.parse().ok()).unwrap_or(0);
+        same("quarantined", waiting_told, quarantined)?;
+        let agents = book.totals.get(15).cloned().unwrap_or_default();
+        let mut may_leave_quarantine = false;
+
+        let total = |at: usize| book.totals.get(at).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+        let [_, slots, used, weights, admitted, lined, held, paused, _, cap_usual] = std::array::from_fn(total);
+        let mut weights_of_ring = 0.0;
         for (no, fields) in &book.tenants {
-            let [tag, weight, cap, _, admitted, waiting, lined, running, hold, _] = fields[..] else {
-                return Err(format!("tenant {no} has {} fields", fields.len()));
-            };
+            same(format!("fields of tenant {no}"), fields.len(), 12)?;
+            let number = |at: usize| fields[at].parse::<f64>().ok();
+            let [tag, weight, gap] = [0, 1, 3].map(|at| number(at).unwrap());
+            let cap = number(2).unwrap_or(cap_usual);
+            let found: [i64; 4] = std::array::from_fn(|at| fields[4 + at].parse().unwrap());
             let expected = counts.remove(no).unwrap_or_default();
-            let found = [admitted, waiting, lined, running];
             let truth = [expected.admitted, expected.waiting, expected.lined, expected.running];
-            same(format!("counts of tenant {no}"), found, truth.map(|count| count as f64))?;
-            let is_eligible = lined > 0.0 && hold == 0.0 && (cap == 0.0 || running < cap);
-            same(format!("tag of tenant {no} in the ring"), book.ring.get(no).copied(), is_eligible.then_some(tag))?;
-            weights += if is_eligible { weight } else { 0.0 };
+            same(format!("counts of tenant {no}"), found, truth)?;
+            let [_, _, lined, running] = found;
+            let is_allowed = fields[8] == "0" && (cap == 0.0 || (running as f64) < cap);
+            let may_run = lined > 0 && is_allowed;
+            let is_in_ring = book.ring.contains_key(no);
+            same(format!("what tenant {no} says of the ring"), fields[9] == "1", is_in_ring)?;
+            same(format!("tag of tenant {no} in the ring"), book.ring.get(no).copied(), is_in_ring.then_some(tag))?;
+            if is_in_ring && !may_run {
+                return Err(format!("tenant {no} is in the ring and may not run"));
+            }
+            if may_run && !is_in_ring && !(gap > 0.0 && book.paced.contains(no)) {
+                return Err(format!("tenant {no} may run and is neither in the ring nor paced"));
+            }
+            weights_of_ring += if is_in_ring { weight } else { 0.0 };
+            let waits = |(id, record): &(&String, &Record)| {
+                record.status == 'Q'
+                    && id.split('.').next() == Some(no.as_str())
+                    && !agents.contains(&format!(" {} ", record.agent))
+            };
+            may_leave_quarantine |= is_allowed && gap == 0.0 && book.records.iter().any(|entry| waits(&entry));
         }
         counts.retain(|_, count| *count != Counts::default());
         same("tenants without a record", counts, HashMap::new())?;
-        let stat = |name: &str| book.stats.get(name).copied().unwrap_or(0.0);
         let size = |home: &str| book.homes[home].len() as f64;
-        same("weights", stat("weights"), weights)?;
-        same("used slots", stat("used"), size("ready") + size("leases"))?;
-        same("held", stat("held"), size("held"))?;
+        same("weights", weights, weights_of_ring)?;
+        same("used slots", used, size("ready") + size("leases"))?;
+        same("sums", [admitted, lined, held], [size("admitted"), size("line"), size("held")])?;
         self.judge_audit().await?;
-        if weights > 0.0 && stat("used") < stat("slots") {
-            return Err(format!("{} of {} slots are used while a tenant may run", stat("used"), stat("slots")));
+        if may_leave_quarantine && lane.is_empty() && used < slots && paused == 0.0 {
+            return Err("the quarantine lane is empty while a task waits for it".to_owned());
+        }
+        if weights > 0.0 && used < slots && paused == 0.0 {
+            return Err(format!("{used} of {slots} slots are used while a tenant may run"));
         }
         Ok(())
     }
@@ -236,6 +296,15 @@ impl World {
         Ok(())
     }
 
+    /// What has just lost a worker waits for the quarantine lane, or went into it at once.
+    pub(crate) async fn must_be_quarantined(&self, key: TaskKey) -> Law {
+        let text: Option<String> = self.test.command(&["HGET", &self.test.key("tasks"), &key.to_string()]).await;
+        match text.as_deref().map(record) {
+            Some(record) if record.is_quarantined => Ok(()),
+            _ => Err(format!("{key} lost a worker and is not in quarantine: {text:?}")),
+        }
+    }
+
     /// After everything came to rest: each accepted task has ended and said so, and nothing is left in Redis.
     pub(crate) async fn judge_rest(&mut self) -> Law {
         self.judge_book().await?;
@@ -262,7 +331,7 @@ impl World {
 
 fn record(text: &str) -> Record {
     let fields: Vec<&str> = text.split('|').collect();
-    assert_eq!(fields.len(), 11, "{text}");
+    assert!(fields.len() == 12 || fields[12..] == ["q"], "{text}");
     Record {
         status: fields[0].chars().next().unwrap(),
         user: fields[2].to_owned(),
@@ -270,5 +339,7 @@ fn record(text: &str) -> Record {
         place: fields[4].to_owned(),
         turn: fields[5].to_owned(),
         entry: fields[8].to_owned(),
+        agent: fields[11].to_owned(),
+        is_quarantined: fields.len() > 12,
     }
 }

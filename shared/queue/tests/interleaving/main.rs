@@ -16,6 +16,7 @@
 mod door;
 mod law;
 mod mutant;
+mod operator;
 mod patience;
 mod random;
 mod recovery;
@@ -63,8 +64,10 @@ async fn step(world: &mut World) -> Law {
         77..79 => world.cancel().await?,
         79..81 => world.reap().await?,
         81..84 => world.reconcile().await?,
-        84..92 => world.rebuild().await?,
-        92..97 => world.replay().await?,
+        84..91 => world.rebuild().await?,
+        91 => world.operate(),
+        92 => world.bring_in_line().await?,
+        93..97 => world.replay().await?,
         97 => world.freeze_or_crash(),
         98 if world.is_lossy && world.random.chance(25) => world.lose_something().await,
         _ => world.test.queue.tick().await.unwrap(),
@@ -82,6 +85,7 @@ async fn judge(world: &mut World) -> Law {
 /// No more accidents: everything accepted comes to its end.
 async fn rest(world: &mut World) -> Law {
     world.is_calm = true;
+    world.let_go_on();
     for worker in &mut world.workers {
         worker.frozen_until_ms = 0;
     }
@@ -97,6 +101,7 @@ async fn rest(world: &mut World) -> Law {
         }
         world.reconcile().await?;
         world.rebuild().await?;
+        world.bring_in_line().await?;
         world.test.queue.tick().await.unwrap();
         judge(world).await?;
         let is_open = !sql!(world, open_counts()).is_empty();
@@ -126,9 +131,9 @@ impl World {
 
     /// Redis loses one key, the group, an old stream, or everything.
     async fn lose_something(&mut self) {
-        const KEYS: [&str; 16] = [
+        const KEYS: [&str; 17] = [
             "admitted", "line", "ring", "held", "ready", "delayed", "tasks", "tenants", "users", "threads", "leases",
-            "workers", "wslots", "stats", "done", "meta",
+            "workers", "wslots", "stats", "done", "meta", "paced",
         ];
         match self.random.below(10) {
             0 | 1 => {
@@ -238,7 +243,7 @@ const MUTANT_STEPS: usize = 6_000;
 async fn every_broken_verb_is_noticed() {
     use futures_util::StreamExt;
     let hunts = mutant::MUTANTS.iter().map(|mutant| async move {
-        for seed in 1..=4 {
+        for seed in 1..=8 {
             let (law, world, done) = run(seed, MUTANT_STEPS, RUN_MAX, mutant.library()).await;
             world.delete().await;
             if let Err(law) = law {

@@ -19,7 +19,7 @@ impl Mutant {
 }
 
 pub(crate) const MUTANTS: &[Mutant] = &[
-    Mutant { name: "admission forgets `admitted`", from: "call('ZCARD', K[ADMITTED]) + waiting", into: "waiting" },
+    Mutant { name: "admission forgets `admitted`", from: "s.admitted + s.lined + s.held", into: "s.lined + s.held" },
     Mutant { name: "the end is not sealed", from: "  call('XSETID', K[EV], SEAL)\n", into: "" },
     Mutant {
         name: "reap does not fence",
@@ -38,8 +38,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a registration stays when its task is queued",
-        from: "    call('ZREM', K[ADMITTED], id)\n    t.admitted = max(t.admitted - 1, 0)\n  else\n    returned = 1",
-        into: "    t.admitted = max(t.admitted - 1, 0)\n  else\n    returned = 1",
+        from: "    call('ZREM', K[ADMITTED], id)\n    t.admitted, s.admitted = max(t.admitted - 1, 0), max(s.admitted - 1, 0)\n  else",
+        into: "    t.admitted, s.admitted = max(t.admitted - 1, 0), max(s.admitted - 1, 0)\n  else",
     },
     Mutant {
         name: "nobody wakes the next task of a thread",
@@ -49,18 +49,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant { name: "a second attempt opens the run again", from: "    if not paused then", into: "    if false then" },
     Mutant {
         name: "a cap does not count",
-        from: "t.lined > 0 and t.hold == 0 and (t.cap == 0 or t.running < t.cap)",
-        into: "t.lined > 0 and t.hold == 0",
+        from: "return t.hold == 0 and (cap == 0 or t.running < cap)",
+        into: "return t.hold == 0",
     },
     Mutant {
         name: "an ended task keeps its slot",
-        from: "    call('ZREM', K[LEASES], id)\n    leave_slot(t)",
+        from: "    call('ZREM', K[LEASES], id)\n    leave_slot(id, r, t)",
         into: "    call('ZREM', K[LEASES], id)",
     },
     Mutant {
         name: "a purged registration keeps its user",
-        from: "      leave_home(no, id, r, tenant(no))\n      leave_user(no, r)",
-        into: "      leave_home(no, id, r, tenant(no))",
+        from: "(r) then leave_thread(no, r, t) end\n  leave_user(no, r)\n  call('HDEL', K[TASKS], id)",
+        into: "(r) then leave_thread(no, r, t) end\n  call('HDEL', K[TASKS], id)",
     },
     Mutant {
         name: "a rebuild that was overtaken opens",
@@ -73,8 +73,44 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         into: "if r and r.status ~= 'A' and r.status ~= 'F' then return { 2, r.status } end",
     },
     Mutant {
+        name: "the quarantine lane has no bound",
+        from: "    and #lane_without('') < s.lane_max and dispatch_quarantined() do",
+        into: "    and dispatch_quarantined() do",
+    },
+    Mutant {
+        name: "nobody leaves the quarantine lane",
+        from: "  if r.lane == 'q' then s.lane = concat(lane_without(id), ' ') end",
+        into: "",
+    },
+    Mutant { name: "a lost task is not quarantined", from: "  if args[8] == '1' then r.lane = 'q' end\n", into: "" },
+    Mutant {
+        name: "a tenant at its cap blocks the quarantine lane",
+        from: "      if no == first then return false end",
+        into: "      if first then return false end",
+    },
+    Mutant {
         name: "the end takes the number of the last event",
         from: "  seq = max(length, seq) + 1",
         into: "  seq = max(length, seq)",
+    },
+    Mutant {
+        name: "a paused tenant is served",
+        from: "return t.hold == 0 and (cap == 0 or t.running < cap)",
+        into: "return cap == 0 or t.running < cap",
+    },
+    Mutant {
+        name: "a tenant at its rate is forgotten",
+        from: "    call('ZADD', K[PACED], int(due), no)",
+        into: "    local _ = due",
+    },
+    Mutant {
+        name: "a walk brings nothing back",
+        from: "      leave_home(no, id, r, t)\n      t.waiting = t.waiting + 1\n      queue_up(no, id, r, t)",
+        into: "      leave_home(no, id, r, t)\n      t.waiting = t.waiting + 1\n      park(no, id, r)",
+    },
+    Mutant {
+        name: "a registration that goes keeps its thread",
+        from: "  if has_thread(r) then leave_thread(no, r, t) end\n  leave_user(no, r)\n  call('HDEL', K[TASKS], id)",
+        into: "  leave_user(no, r)\n  call('HDEL', K[TASKS], id)",
     },
 ];

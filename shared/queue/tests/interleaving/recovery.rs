@@ -2,14 +2,14 @@
 
 use penstock_protocol::{Ending, ErrorCode, Place, Status, TaskKey};
 use penstock_queue::{
-    AttemptVerdict, CensusState, EnqueueVerdict, Finish, LostTask, ReapVerdict, RebuildToken, WorkerId,
+    AttemptVerdict, CensusState, EnqueueVerdict, Fate, Finish, LostTask, ReapVerdict, RebuildToken, WorkerId,
 };
 
 use penstock_store::TaskRow;
 
 use crate::patience::sql;
 use crate::replay::Call;
-use crate::world::{BEAT_MS, LEASE_MS, Law, World};
+use crate::world::{BEAT_MS, LEASE_MS, Law, QUARANTINE_CRASHES_MIN, World, crashes_of};
 
 const CRASHES_MAX: u32 = 3;
 
@@ -18,6 +18,7 @@ pub(crate) struct Rebuild {
     token: RebuildToken,
     after: Option<(Place, TaskKey)>,
     is_read: bool,
+    has_terms: bool,
     /// Rows that were queued when it began: it may not open before all are in the book.
     owed: Vec<TaskKey>,
 }
@@ -43,12 +44,19 @@ impl World {
             let Some(row) = rows.iter().find(|row| row.key == lost.key) else {
                 return Err(format!("{} was lost and has no row", lost.key));
             };
-            let crashes = row.crashes + u32::from(row.status == Status::Running);
-            let closing = row.status.is_terminal() || crashes >= CRASHES_MAX;
-            let verdict = self.test.queue.reap(lost, &reaper, closing).await.unwrap();
-            self.note(format!("reap {lost:?} closing {closing}: {verdict:?}"));
+            let fate = match crashes_of(row) {
+                CRASHES_MAX.. => Fate::Closes,
+                _ if row.status.is_terminal() => Fate::Closes,
+                QUARANTINE_CRASHES_MIN.. => Fate::WaitsInQuarantine,
+                _ => Fate::Waits,
+            };
+            let verdict = self.test.queue.reap(lost, &reaper, fate).await.unwrap();
+            self.note(format!("reap {lost:?}, {fate:?}: {verdict:?}"));
             self.touched.push(lost.key);
-            self.remember(Call::Reap(*lost, closing));
+            self.remember(Call::Reap(*lost, fate));
+            if verdict == ReapVerdict::Requeued && fate == Fate::WaitsInQuarantine {
+                self.must_be_quarantined(lost.key).await?;
+            }
             match verdict {
                 ReapVerdict::NotLost => {}
                 ReapVerdict::Requeued if lost.has_started => self.take_over(lost.key, lost.attempt + 1)?,
@@ -75,6 +83,7 @@ impl World {
                         attempt,
                         worker: &reaper,
                         cost_tokens: None,
+                        input_tokens: 0,
                         last_seq: 0,
                         event: &event,
                     };
@@ -106,7 +115,7 @@ impl World {
             if let Some(token) = self.test.queue.wipe(&census).await.unwrap() {
                 self.is_broken = false;
                 self.known.values_mut().for_each(|known| known.may_be_silent = true);
-                self.rebuilds.push(Rebuild { token, after: None, is_read: false, owed });
+                self.rebuilds.push(Rebuild { token, after: None, is_read: false, has_terms: false, owed });
             }
             return Ok(());
         }
@@ -142,6 +151,12 @@ impl World {
         let Some(mut rebuild) = self.random.take(&mut self.rebuilds) else { return Ok(()) };
         if !self.is_calm && self.random.chance(5) {
             self.note("a rebuild is left lying");
+            return Ok(());
+        }
+        if !rebuild.has_terms {
+            self.set_terms(rebuild.token.book()).await;
+            rebuild.has_terms = true;
+            self.rebuilds.push(rebuild);
             return Ok(());
         }
         if !rebuild.is_read {

@@ -2,7 +2,8 @@
 
 use penstock_protocol::TaskKey;
 use penstock_queue::{
-    AdmitRequest, Admitted, Adoption, Emission, Finish, LostTask, QueuedTask, ReadyEntry, Retry, RetryCause, WorkerId,
+    AdmitRequest, Admitted, Adoption, Emission, Fate, Finish, LostTask, QueuedTask, ReadyEntry, Retry, RetryCause,
+    WorkerId,
 };
 use std::time::Duration;
 
@@ -14,13 +15,13 @@ pub(crate) enum Call {
     Release(Admitted),
     Enqueue(QueuedTask),
     Start(ReadyEntry, WorkerId, String),
-    Raise(ReadyEntry, u32),
+    Raise(ReadyEntry, u32, bool),
     Emit(TaskKey, u32, u64, u64, Vec<String>),
     Finish(TaskKey, u32, WorkerId, u64, String),
     Retry(TaskKey, u32, WorkerId),
     Cancel(TaskKey, u32, String),
     Close(TaskKey, u32, String),
-    Reap(LostTask, bool),
+    Reap(LostTask, Fate),
     Adopt(QueuedTask, u32, WorkerId, u64),
 }
 
@@ -58,8 +59,8 @@ impl World {
                 self.note(format!("late start {} attempt {}: {verdict:?}", entry.key, entry.attempt));
                 self.touched.push(entry.key);
             }
-            Call::Raise(entry, attempt) => {
-                let raised = queue.raise(&entry, attempt).await.unwrap();
+            Call::Raise(entry, attempt, quarantine) => {
+                let raised = queue.raise(&entry, attempt, quarantine).await.unwrap();
                 self.note(format!("late raise {}: {raised}", entry.key));
             }
             Call::Emit(key, attempt, first_n, first_seq, events) => {
@@ -69,7 +70,15 @@ impl World {
                 self.touched.push(key);
             }
             Call::Finish(key, attempt, worker, last_seq, event) => {
-                let finish = Finish { key, attempt, worker: &worker, cost_tokens: None, last_seq, event: &event };
+                let finish = Finish {
+                    key,
+                    attempt,
+                    worker: &worker,
+                    cost_tokens: None,
+                    input_tokens: 0,
+                    last_seq,
+                    event: &event,
+                };
                 let verdict = queue.finish(&finish).await.unwrap();
                 self.note(format!("late finish {key} attempt {attempt}: {verdict:?}"));
                 self.touched.push(key);
@@ -91,9 +100,9 @@ impl World {
                 self.note(format!("late close {key}: {closed}"));
                 self.touched.push(key);
             }
-            Call::Reap(lost, closing) => {
+            Call::Reap(lost, fate) => {
                 let reaper = WorkerId::new("late-reaper").unwrap();
-                let verdict = queue.reap(&lost, &reaper, closing).await.unwrap();
+                let verdict = queue.reap(&lost, &reaper, fate).await.unwrap();
                 self.note(format!("late reap {lost:?}: {verdict:?}"));
                 self.touched.push(lost.key);
             }

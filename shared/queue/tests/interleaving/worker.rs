@@ -4,15 +4,15 @@
 
 use penstock_protocol::{Ending, ErrorCode, Event, Status, TaskKey};
 use penstock_queue::{
-    Adoption, AttemptVerdict, Emission, EmitVerdict, Finish, LeaseState, ReadyEntry, ReadyReader, Retry, RetryCause,
-    StartVerdict, WorkerId,
+    Adoption, AttemptVerdict, Emission, EmitVerdict, Finish, LeaseState, QueuedTask, ReadyEntry, ReadyReader, Retry,
+    RetryCause, StartVerdict, WorkerId,
 };
 use penstock_store::{Claimed, End, Ended, TaskRow};
 use std::time::Duration;
 
 use crate::patience::sql;
 use crate::replay::Call;
-use crate::world::{Law, World};
+use crate::world::{Law, QUARANTINE_CRASHES_MIN, World, crashes_of};
 
 pub(crate) const SLOTS: usize = 2;
 
@@ -156,9 +156,10 @@ impl World {
             Claimed::Mine(row) => self.workers[at].claimed.push((entry, *row)),
             Claimed::Ended(row) => self.close(&row).await,
             Claimed::Ahead(row) => {
-                let raised = self.test.queue.raise(&entry, row.attempt).await.unwrap();
+                let quarantine = crashes_of(&row) >= QUARANTINE_CRASHES_MIN;
+                let raised = self.test.queue.raise(&entry, row.attempt, quarantine).await.unwrap();
                 self.note(format!("raise {} to {}: {raised}", entry.key, row.attempt));
-                self.remember(Call::Raise(entry, row.attempt));
+                self.remember(Call::Raise(entry, row.attempt, quarantine));
             }
             Claimed::Unknown => return Err(format!("{} was queued without a row", entry.key)),
         }
@@ -252,7 +253,8 @@ impl World {
             self.close(&row).await;
         } else if row.status == Status::Running && row.attempt == attempt && row.worker.as_deref() == Some(id.as_str())
         {
-            let task = self.queued(&row);
+            let is_quarantined = row.crashes >= QUARANTINE_CRASHES_MIN;
+            let task = QueuedTask { is_quarantined, ..self.queued(&row) };
             let adoption = Adoption { task: &task, attempt, worker: &id, last_n };
             let adopted = self.test.queue.adopt(&adoption).await.unwrap();
             self.note(format!("{id} adopts {key} attempt {attempt}: {adopted}"));
@@ -300,8 +302,15 @@ impl World {
         let id = self.workers[at].id.clone();
         let event = run.end.unwrap();
         let cost_tokens = self.random.chance(50).then(|| self.random.next() % 5000);
-        let finish =
-            Finish { key: run.key, attempt: run.attempt, worker: &id, cost_tokens, last_seq: run.seq, event: &event };
+        let finish = Finish {
+            key: run.key,
+            attempt: run.attempt,
+            worker: &id,
+            cost_tokens,
+            input_tokens: 0,
+            last_seq: run.seq,
+            event: &event,
+        };
         let verdict = self.test.queue.finish(&finish).await.unwrap();
         self.note(format!("{id} finishes {} attempt {}: {verdict:?}", run.key, run.attempt));
         self.touched.push(run.key);

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
-use penstock_protocol::{Place, PlaceSource, TaskId, TaskKey, TaskSpec, TenantNo, ThreadId};
+use penstock_protocol::{Place, PlaceSource, Status, TaskId, TaskKey, TaskSpec, TenantNo, ThreadId};
 use penstock_queue::fixture::TestQueue;
-use penstock_queue::{AdmitLimits, Library, QueuedTask, TenantShare, VirtualClock};
+use penstock_queue::{AdmitLimits, Library, QueuedTask, TenantTerms, Terms, VirtualClock};
 use penstock_store::fixture::TestDatabase;
 use penstock_store::{NewTask, Store, TaskRow};
 
@@ -18,8 +18,16 @@ use crate::replay::Call;
 use crate::worker::Worker;
 
 pub(crate) const DEPTH_MAX: u64 = 10;
+pub(crate) const AGENTS: [&str; 2] = ["planner", "writer"];
 pub(crate) const LEASE_MS: u64 = 15_000;
 pub(crate) const BEAT_MS: u64 = 3_000;
+/// The first lost worker sends a task to quarantine, so that many of them are there.
+pub(crate) const QUARANTINE_CRASHES_MIN: u32 = 1;
+
+/// Workers lost so far, the present one included: it is asked about when nobody runs the task.
+pub(crate) fn crashes_of(row: &TaskRow) -> u32 {
+    row.crashes + u32::from(row.status == Status::Running)
+}
 
 /// A broken law, in words.
 pub(crate) type Law = Result<(), String>;
@@ -55,6 +63,8 @@ pub(crate) struct World {
     pub(crate) worker_count: usize,
     pub(crate) rebuilds: Vec<Rebuild>,
     pub(crate) calls: Vec<Call>,
+    /// What operators have set, as MySQL would have it.
+    pub(crate) terms: Terms,
     /// A key was deleted and no wipe followed yet: homes and counters may be anything.
     pub(crate) is_broken: bool,
     /// Streams to be judged after this step.
@@ -90,6 +100,7 @@ impl World {
             worker_count: 0,
             rebuilds: Vec::new(),
             calls: Vec::new(),
+            terms: terms(),
             is_broken: false,
             touched: Vec::new(),
             is_calm: false,
@@ -127,11 +138,12 @@ impl World {
         let place: Place = self.places.next(accepted_ms, priority);
         let mut body_hash = [0; 32];
         body_hash[..16].copy_from_slice(key.task.0.as_bytes());
+        let agent = AGENTS[self.random.below(2)].to_owned();
         let cost_tokens = 1 + u32::try_from(self.random.below(2000)).unwrap();
         let row = NewTask {
             key,
             thread,
-            agent: "a".into(),
+            agent: agent.clone(),
             user: user.clone(),
             place: place.clone(),
             priority,
@@ -140,6 +152,8 @@ impl World {
             idempotency_key: None,
             accepted_ms,
             deadline_in_ms: None,
+            cancel_on_disconnect: false,
+            replay_of: None,
             spec: serde_json::from_str::<TaskSpec>(r#"{"input":"hello"}"#).expect("a request"),
         };
         let task = QueuedTask {
@@ -151,7 +165,8 @@ impl World {
             accepted_ms,
             cost_tokens: u64::from(cost_tokens),
             attempt: 0,
-            share: Some(share(tenant)),
+            is_quarantined: false,
+            agent,
         };
         self.known.insert(key, Known { task: Some(task.clone()), ..Known::default() });
         self.order.push(key);
@@ -169,7 +184,8 @@ impl World {
             accepted_ms: row.accepted_ms,
             cost_tokens: u64::from(row.cost_tokens),
             attempt: row.attempt,
-            share: Some(share(row.key.tenant.0)),
+            is_quarantined: crashes_of(row) >= QUARANTINE_CRASHES_MIN,
+            agent: row.agent.clone(),
         }
     }
 
@@ -195,10 +211,16 @@ impl World {
     }
 }
 
-fn share(tenant: u32) -> TenantShare {
-    match tenant {
-        1 => TenantShare { weight: 3, running_max: 0 },
-        2 => TenantShare { weight: 1, running_max: 2 },
-        _ => TenantShare { weight: 1, running_max: 0 },
+/// One tenant with more weight, one with a cap, one with a start rate.
+fn terms() -> Terms {
+    let usual = |tenant| TenantTerms::usual(TenantNo(tenant));
+    Terms {
+        revision: 1,
+        tenants: vec![
+            TenantTerms { weight: 3, ..usual(1) },
+            TenantTerms { running_max: Some(2), ..usual(2) },
+            TenantTerms { starts_per_minute: Some(90), ..usual(3) },
+        ],
+        ..Terms::default()
     }
 }

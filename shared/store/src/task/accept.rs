@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use penstock_protocol::{Place, Status, TaskKey, TaskSpec, ThreadId};
+use penstock_protocol::{Place, Status, TaskId, TaskKey, TaskSpec, ThreadId};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
 use super::many::{SHARED_BYTES_MAX, insert_size};
@@ -41,6 +41,10 @@ pub struct NewTask {
     pub accepted_ms: u64,
     /// Time from now to the deadline.
     pub deadline_in_ms: Option<u64>,
+    /// Whether it is cancelled when nobody watches it any more.
+    pub cancel_on_disconnect: bool,
+    /// The ended task that it repeats.
+    pub replay_of: Option<TaskId>,
     /// What was asked.
     pub spec: TaskSpec,
 }
@@ -66,9 +70,9 @@ impl Store {
 }
 
 const INSERT: &str = "INSERT INTO task (tenant, id, thread, agent, end_user, status, place, open_place, priority, \
-     cost_tokens, body_hash, idempotency_key, accepted_ms, deadline_ms, spec) VALUES ";
+     cost_tokens, body_hash, idempotency_key, accepted_ms, deadline_ms, cancel_on_disconnect, replay_of, spec) VALUES ";
 const INSERT_ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, \
-     CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED) + ?, ?)";
+     CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED) + ?, ?, ?, ?)";
 
 /// An accept record on its way.
 #[derive(Debug)]
@@ -139,6 +143,8 @@ async fn insert(connection: &mut MySqlConnection, rows: &[NewRow]) -> Result<(),
             .bind(&task.idempotency_key)
             .bind(task.accepted_ms)
             .bind(task.deadline_in_ms)
+            .bind(task.cancel_on_disconnect)
+            .bind(task.replay_of.map(|task| task.0.as_bytes().to_vec()))
             .bind(spec);
     }
     query.execute(connection).await?;

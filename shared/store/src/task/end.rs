@@ -46,15 +46,22 @@ impl Store {
         self.ends.write(EndRow::of(end)?).await
     }
 
-    /// Ends a task that nobody runs any more, by a closing attempt above every other one.
+    /// The same for a task whose attempts ran out: it becomes a dead letter.
+    pub async fn end_as_dead_letter(&self, end: End) -> Result<Ended, Arc<StoreError>> {
+        self.ends.write(EndRow { is_dead: true, ..EndRow::of(end)? }).await
+    }
+
+    /// Ends a task that nobody runs any more, by a closing attempt above every other one. It becomes a dead letter,
+    /// and the worker that it was lost with is counted, as a claim would.
     pub async fn end_closing(&self, key: TaskKey, attempt: u32, ending: &Ending) -> Result<Ended, StoreError> {
         let (code, message) = error_columns(ending);
         let row = self
             .database
             .run(|mut connection| async move {
                 sqlx::query(
-                    "UPDATE task SET attempt = ?, status = ?, open_place = NULL, ended_ms = ?, error_code = ?, \
-                     error_message = ? WHERE tenant = ? AND id = ? AND attempt < ? AND status IN ('queued', 'running')",
+                    "UPDATE task SET crashes = crashes + (status = 'running'), attempt = ?, status = ?, \
+                     open_place = NULL, ended_ms = ?, dead_ms = ended_ms, \
+                     error_code = ?, error_message = ? WHERE tenant = ? AND id = ? AND attempt < ? AND status IN ('queued', 'running')",
                 )
                 .bind(attempt)
                 .bind(ending.status.as_str())
@@ -72,15 +79,35 @@ impl Store {
         Ok(verdict(attempt, ending.status, row.as_ref()))
     }
 
+    /// Stores what a cancelled task's client had seen, where its worker cannot say: it is gone, or none ran it.
+    pub async fn add_seen(&self, key: TaskKey, seen: &serde_json::Value) -> Result<(), StoreError> {
+        let seen = &seen.to_string();
+        self.database
+            .run(|mut connection| async move {
+                sqlx::query(
+                    "UPDATE task SET result = ? \
+                     WHERE tenant = ? AND id = ? AND status = 'cancelled' AND result IS NULL",
+                )
+                .bind(seen)
+                .bind(key.tenant.0)
+                .bind(&key.task.0.as_bytes()[..])
+                .execute(&mut *connection)
+                .await
+            })
+            .await?;
+        Ok(())
+    }
+
     /// Stores what a cancelled task's client had seen: the cancel decided the end, the worker adds text and usage, once.
+    /// Text that somebody stored for it stands.
     pub async fn add_partial(&self, end: &End) -> Result<(), StoreError> {
         let (result, usage) = &json_columns(end)?;
         self.database
             .run(|mut connection| async move {
                 sqlx::query(
-                    "UPDATE task SET result = ?, token_usage = ?, model = ?, model_calls = model_calls + ? \
-                     WHERE tenant = ? AND id = ? AND attempt = ? AND status = 'cancelled' AND result IS NULL \
-                     AND token_usage IS NULL",
+                    "UPDATE task SET result = COALESCE(result, ?), token_usage = ?, model = ?, \
+                     model_calls = model_calls + ? WHERE tenant = ? AND id = ? AND attempt = ? \
+                     AND status = 'cancelled' AND token_usage IS NULL AND model IS NULL",
                 )
                 .bind(result)
                 .bind(usage)
@@ -128,12 +155,14 @@ pub(crate) struct EndRow {
     result: Option<String>,
     /// Its usage as JSON.
     usage: Option<String>,
+    /// Whether its attempts ran out.
+    is_dead: bool,
 }
 
 impl EndRow {
     fn of(end: End) -> Result<Self, StoreError> {
         let (result, usage) = json_columns(&end)?;
-        Ok(Self { end, result, usage })
+        Ok(Self { end, result, usage, is_dead: false })
     }
 
     fn bytes(&self) -> usize {
@@ -151,7 +180,9 @@ impl BatchRow for EndRow {
     async fn write(connection: &mut MySqlConnection, rows: &[Self]) -> Result<Vec<Ended>, sqlx::Error> {
         let mut found = 0;
         for round in rounds(rows, |row| row.end.key.task) {
-            let (small, large): (Vec<_>, Vec<_>) = round.into_iter().partition(|row| row.bytes() <= SHARED_BYTES_MAX);
+            // Dead letters are rare: the statement of all others knows nothing of them.
+            let (small, large): (Vec<_>, Vec<_>) =
+                round.into_iter().partition(|row| row.bytes() <= SHARED_BYTES_MAX && !row.is_dead);
             if !small.is_empty() {
                 found += update(connection, &padded(small)).await?;
             }
@@ -177,8 +208,9 @@ async fn update(connection: &mut MySqlConnection, items: &[&EndRow]) -> Result<u
     let values = COLUMNS.map(|column| by_id(column, items.len())).join(", ");
     let calls = choice(items.len());
     let guards = any_of("(tenant = ? AND id = ? AND attempt = ?)", items.len());
+    let dead = if items.iter().any(|item| item.is_dead) { ", dead_ms = ended_ms" } else { "" };
     let mut query = sqlx::query(AssertSqlSafe(format!(
-        "UPDATE task SET model_calls = model_calls + {calls}, {values}, open_place = NULL, ended_ms = ? \
+        "UPDATE task SET model_calls = model_calls + {calls}, {values}, open_place = NULL, ended_ms = ?{dead} \
          WHERE status = 'running' AND ({guards})"
     )));
     for item in items {

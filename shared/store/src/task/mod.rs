@@ -3,6 +3,8 @@
 mod accept;
 mod cancel;
 mod claim;
+mod dead;
+mod disconnect;
 mod end;
 mod many;
 mod old;
@@ -11,6 +13,7 @@ mod row;
 
 pub use accept::{Accepted, NewTask};
 pub use claim::Claimed;
+pub use dead::{DeadFilter, DeadPage};
 pub use end::{End, Ended};
 pub use old::OldTasks;
 pub use read::{ListFilter, Page};

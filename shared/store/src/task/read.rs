@@ -118,6 +118,39 @@ impl Store {
             .await
     }
 
+    /// At most `limit` tasks of a thread that have not ended and were accepted before task `key` was, oldest first.
+    pub async fn open_of_thread(
+        &self,
+        key: TaskKey,
+        thread: ThreadId,
+        accepted_ms: u64,
+        limit: u32,
+    ) -> Result<Vec<TaskKey>, StoreError> {
+        self.database
+            .run(|mut connection| async move {
+                let rows = sqlx::query(
+                    "SELECT id FROM task WHERE tenant = ? AND thread = ? AND open_place IS NOT NULL \
+                     AND (accepted_ms < ? OR (accepted_ms = ? AND id < ?)) ORDER BY accepted_ms, id LIMIT ?",
+                )
+                .bind(key.tenant.0)
+                .bind(&thread.0.as_bytes()[..])
+                .bind(accepted_ms)
+                .bind(accepted_ms)
+                .bind(&key.task.0.as_bytes()[..])
+                .bind(limit)
+                .fetch_all(&mut *connection)
+                .await?;
+                rows.iter()
+                    .map(|row| {
+                        let id: Vec<u8> = row.try_get(0)?;
+                        let id = uuid::Uuid::from_slice(&id).map_err(|error| sqlx::Error::Decode(error.into()))?;
+                        Ok(TaskKey::new(key.tenant, TaskId(id)))
+                    })
+                    .collect()
+            })
+            .await
+    }
+
     /// At most `limit` tasks that have not ended, by place, after `after`: what a rebuild or a comparison walks through.
     pub async fn open_tasks(&self, after: Option<&(Place, TaskKey)>, limit: u32) -> Result<Vec<TaskRow>, StoreError> {
         self.database

@@ -56,6 +56,12 @@ pub struct TaskRow {
     pub model_calls: u32,
     /// Code and message of a failure.
     pub error: Option<(ErrorCode, String)>,
+    /// When it became a dead letter, while it is one.
+    pub dead_ms: Option<u64>,
+    /// The task that it repeats.
+    pub replay_of: Option<TaskId>,
+    /// The task that repeats it.
+    pub replayed_as: Option<TaskId>,
 }
 
 /// The columns of [`TaskRow`], in the order that [`TaskRow::read`] takes them.
@@ -63,7 +69,7 @@ pub(crate) const COLUMNS: &str = "t.tenant, t.id, t.thread, t.agent, t.end_user,
      t.cost_tokens, t.body_hash, t.accepted_ms, \
      CAST(GREATEST(0, CAST(t.deadline_ms AS SIGNED) - CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)) AS UNSIGNED), \
      t.started_ms, t.ended_ms, t.attempt, t.crashes, t.failures, t.worker, t.spec, t.result, t.token_usage, t.model, \
-     t.model_calls, t.error_code, t.error_message";
+     t.model_calls, t.error_code, t.error_message, t.dead_ms, t.replay_of, t.replayed_as";
 
 impl TaskRow {
     /// What was asked. Errors: `Corrupt` when it was written by a version that this one cannot read.
@@ -120,6 +126,9 @@ impl TaskRow {
             model: row.try_get(21)?,
             model_calls: row.try_get(22)?,
             error: error_code.map(|code| (ErrorCode::from_stored(&code), error_message.unwrap_or_default())),
+            dead_ms: row.try_get(25)?,
+            replay_of: other_task(row, 26)?,
+            replayed_as: other_task(row, 27)?,
         })
     }
 }
@@ -127,6 +136,11 @@ impl TaskRow {
 fn uuid(row: &MySqlRow, at: usize) -> Result<uuid::Uuid, sqlx::Error> {
     let bytes: Vec<u8> = row.try_get(at)?;
     uuid::Uuid::from_slice(&bytes).map_err(|error| decode(error.to_string()))
+}
+
+fn other_task(row: &MySqlRow, at: usize) -> Result<Option<TaskId>, sqlx::Error> {
+    let bytes: Option<Vec<u8>> = row.try_get(at)?;
+    bytes.map(|bytes| uuid::Uuid::from_slice(&bytes).map(TaskId).map_err(|error| decode(error.to_string()))).transpose()
 }
 
 fn json<T: serde::de::DeserializeOwned>(text: Option<String>) -> Result<Option<T>, sqlx::Error> {

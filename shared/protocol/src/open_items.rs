@@ -1,13 +1,15 @@
-//! What an earlier attempt left open on the stream: a new attempt of the same run closes it before it goes on.
+//! What an attempt left open on its stream: whoever goes on with the run, or finishes it, closes that first.
 //!
-//! AG-UI: a run that is picked up again sends END for every open item, then snapshots without the partial answer.
+//! AG-UI: a run that is picked up again sends END for every open item, then snapshots without the partial answer; and no
+//! run finishes while an item is open.
 
-use penstock_protocol::Event;
 use serde::Deserialize;
+
+use crate::Event;
 
 /// Items that were started and not ended, in the order of their start.
 #[derive(Debug, Default)]
-pub(crate) struct OpenItems {
+pub struct OpenItems {
     open: Vec<Item>,
 }
 
@@ -53,7 +55,7 @@ enum Boundary {
 
 impl OpenItems {
     /// Takes the next event of the stream, as stored.
-    pub(crate) fn take(&mut self, event: &str) {
+    pub fn take(&mut self, event: &str) {
         let Ok(boundary) = serde_json::from_str(event) else { return };
         let (item, opens) = match boundary {
             Boundary::TextMessageStart { message_id } => (Item::Text(message_id), true),
@@ -73,7 +75,8 @@ impl OpenItems {
     }
 
     /// The events that close everything, innermost first.
-    pub(crate) fn closing(self) -> Vec<Event> {
+    #[must_use]
+    pub fn closing(self) -> Vec<Event> {
         let close = |item| match item {
             Item::Text(message_id) => Event::TextMessageEnd { message_id },
             Item::Reasoning(message_id) => Event::ReasoningMessageEnd { message_id },
