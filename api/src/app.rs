@@ -6,6 +6,7 @@ use std::sync::Arc;
 use penstock_config::LiveSettings;
 use penstock_protocol::PlaceSource;
 use penstock_queue::Queue;
+use penstock_recovery::Recovery;
 use penstock_store::Store;
 use penstock_telemetry::Metrics;
 use tokio::sync::Semaphore;
@@ -28,6 +29,8 @@ pub struct Parts {
     pub store: Store,
     /// Redis.
     pub queue: Queue,
+    /// What mends the queue.
+    pub recovery: Recovery,
     /// Admissions that may be under way at once, so that a burst does not time out behind itself.
     pub admissions: Semaphore,
     /// Keys in force.

@@ -1,7 +1,7 @@
 //! What probes and scrapers ask, without a key: `/healthz`, `/readyz`, `/metrics`.
 //!
 //! Healthy = the process answers; restart it when it does not. Ready = it can take a task now: MySQL and Redis answer,
-//! the book is open, keys are loaded, and it is not stopping. Both are answered while the door is overloaded.
+//! the book is open, keys are loaded, and it is not stopping. Degraded = it can, and an operator should act. Both are answered while the door is overloaded.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 }
 
 /// What is ready.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 struct Readiness {
     /// All of it, so tasks are taken.
     ready: bool,
@@ -40,6 +40,9 @@ struct Readiness {
     keys: bool,
     /// The process is not stopping.
     serving: bool,
+    /// What an operator should mend though tasks are taken: a Redis that may lose what it holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    degraded: Option<String>,
 }
 
 /// Whether the process lives.
@@ -69,6 +72,7 @@ async fn readyz(State(app): State<App>) -> (StatusCode, Json<Readiness>) {
         queue_open: gauges.is_some_and(|gauges| gauges.is_open),
         keys: app.keys.is_loaded(),
         serving: !app.shutdown.is_cancelled(),
+        degraded: app.recovery.server_trouble(),
     };
     let Readiness { mysql, redis, queue_open, keys, serving, .. } = readiness;
     readiness.ready = mysql && redis && queue_open && keys && serving;

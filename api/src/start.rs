@@ -3,6 +3,7 @@
 use penstock_config::LiveSettings;
 use penstock_protocol::PlaceSource;
 use penstock_queue::{ConnectError, Queue, QueueSettings, ShardError, WorkerId};
+use penstock_recovery::{Recovery, RecoveryMetrics};
 use penstock_store::{Store, StoreError};
 use penstock_telemetry::Metrics;
 use tokio_util::sync::CancellationToken;
@@ -47,12 +48,17 @@ pub async fn assemble(live: impl Into<LiveSettings>, shutdown: CancellationToken
     let keys = KeyRing::start(store.clone(), settings.api.keys_refresh, &tracker, shutdown.clone());
     let hub = Hub::start(queue.clone(), store.clone(), &settings.events, tracker.clone(), shutdown.clone());
     hub.register(&metrics);
+    metrics.register(|to| store.register(to));
+    let name = WorkerId::new(format!("door-{}", uuid::Uuid::now_v7().simple()))?;
+    let counts = metrics.register(RecoveryMetrics::register);
+    let recovery = Recovery::new(queue.clone(), store.clone(), name, live.clone(), counts);
     let app = App::new(Parts {
         places: PlaceSource::new(getrandom::u32()?, settings.queue.priority_head_start_ms),
         counts: ApiMetrics::register(&metrics),
         settings: live,
         store,
         queue,
+        recovery,
         admissions: tokio::sync::Semaphore::new(crate::task::ADMISSIONS_MAX),
         keys,
         hub,
@@ -60,7 +66,7 @@ pub async fn assemble(live: impl Into<LiveSettings>, shutdown: CancellationToken
         shutdown,
         tracker,
     });
-    tending::start(&app, WorkerId::new(format!("door-{}", uuid::Uuid::now_v7().simple()))?);
+    tending::start(&app);
     crate::webhook::start(&app);
     crate::schedule::start(&app);
     Ok(app)

@@ -37,7 +37,7 @@ async fn adopt(parts: &Parts, key: TaskKey, attempt: u32) -> Result<(), Recovery
             let (task, worker) = (parts.recovery.queued_task(&row, row.crashes), &parts.worker);
             if parts.queue.adopt(&Adoption { task: &task, attempt, worker, last_n }).await? {
                 parts.metrics.adopted.inc();
-                tracing::info!(task.id = %key, attempt, "a task that Redis had forgotten was taken back");
+                tracing::debug!(task.id = %key, attempt, "a task that Redis had forgotten was taken back");
             } else {
                 parts.leases.stop(key, attempt, Stop::Lost);
             }

@@ -79,7 +79,10 @@ async fn ready(State(health): State<Health>) -> Response {
         return answer(false, format!("{wedged} agents are wedged (worker.wedged_max = {most}); restart this worker"));
     }
     match health.parts.store.ping().await {
-        Ok(()) => answer(true, "takes tasks".to_owned()),
+        Ok(()) => match health.parts.recovery.server_trouble() {
+            None => answer(true, "takes tasks".to_owned()),
+            Some(trouble) => answer(true, format!("takes tasks; degraded: {trouble}")),
+        },
         Err(error) => answer(false, error.to_string()),
     }
 }

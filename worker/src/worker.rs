@@ -40,7 +40,8 @@ pub(crate) async fn run(loaded: Loaded) -> anyhow::Result<()> {
     let (settings, stop) = (live.now(), CancellationToken::new());
     tokio::spawn(stop.clone().run_until_cancelled_owned(watcher.run()));
     let store = Store::connect(&settings.mysql)?;
-    let gateway = models::gateway(&settings, &metrics)?;
+    metrics.register(|to| store.register(to));
+    let gateway = Arc::new(models::gateway(&settings, &metrics)?);
     let worker = WorkerId::new(format!("w-{}", uuid::Uuid::now_v7().simple()))?;
     let queue_settings = QueueSettings::from_settings(&settings)?;
     let queue = tokio::select! {
@@ -58,7 +59,7 @@ pub(crate) async fn run(loaded: Loaded) -> anyhow::Result<()> {
     let parts = Parts {
         queue,
         store,
-        gateway: Arc::new(gateway),
+        gateway,
         recovery: recovery.clone(),
         leases: Leases::default(),
         wedged: Wedged::default(),

@@ -1,6 +1,7 @@
 //! The command line. Results go to standard output and nothing else does; what went wrong goes to standard error.
 
 mod breaker;
+mod check;
 mod dead;
 mod key;
 mod pause;
@@ -46,6 +47,12 @@ enum Command {
     CheckConfig {
         /// The file.
         file: PathBuf,
+    },
+    /// Compare the queue with the truth in MySQL; fails when they differ. Safe while the system runs.
+    Check {
+        /// Mend what differs.
+        #[arg(long)]
+        repair: bool,
     },
     /// Create, change, list and revoke tenants.
     #[command(subcommand)]
@@ -105,6 +112,7 @@ fn dispatch(arguments: Arguments) -> anyhow::Result<()> {
             penstock_config::load(Some(&file)).context("the settings were refused")?;
             print::line("the settings are complete and consistent")
         }
+        Command::Check { repair } => check::run(load()?.settings, repair),
         Command::Tenant(command) => with_store(&load()?, async |store| tenant::run(store, command).await),
         Command::Key(command) => with_store(&load()?, async |store| key::run(store, command).await),
         Command::Breaker(command) => breaker::run(&load()?.settings, command),

@@ -38,9 +38,10 @@ impl Findings {
 }
 
 fn ranges(settings: &Settings, f: &mut Findings) {
-    let Settings { redis, mysql, api, queue, events, worker, gateway, buckets, schedule, webhook, .. } = settings;
+    let Settings { redis, mysql, api, queue, events, worker, gateway, buckets, schedule, webhook, retention, .. } = settings;
     f.ms("redis.admission_timeout_ms", redis.admission_timeout, 5, 5000);
     f.ms("redis.connect_timeout_ms", redis.connect_timeout, 100, 60_000);
+    f.ms("redis.judge_every_ms", redis.judge_every, 1000, 86_400_000);
     f.range("mysql.pool_max", mysql.pool_max, 4, 200);
     f.ms("mysql.timeout_ms", mysql.timeout, 100, 60_000);
     f.range("mysql.batch_rows_max", mysql.batch_rows_max, 1, 256);
@@ -141,6 +142,10 @@ fn ranges(settings: &Settings, f: &mut Findings) {
     f.range("buckets.ahead", buckets.ahead, 1, 10_000);
     f.ms("buckets.pass_spacing_ms", buckets.pass_spacing, 0, 600_000);
     f.range("buckets.pass_share", buckets.pass_share, 0.0, 1.0);
+    f.range("retention.ended_days", retention.ended_days, 0, 36_500);
+    f.range("retention.failed_days", retention.failed_days, 0, 36_500);
+    f.range("retention.rows_max", retention.rows_max, 1, 1000);
+    f.ms("retention.sweep_every_ms", retention.sweep_every, 100, 3_600_000);
 }
 
 fn breaker(settings: &Settings, f: &mut Findings) {
@@ -165,7 +170,7 @@ fn breaker(settings: &Settings, f: &mut Findings) {
 }
 
 fn between(settings: &Settings, f: &mut Findings) {
-    let Settings { redis, mysql, api, queue, worker, gateway, webhook, .. } = settings;
+    let Settings { redis, mysql, api, queue, worker, gateway, webhook, retention, .. } = settings;
     f.require(queue.lease > 3 * queue.beat_every, || {
         format!(
             "queue.lease_ms = {}: must be more than three beats (queue.beat_every_ms = {})",
@@ -207,6 +212,12 @@ fn between(settings: &Settings, f: &mut Findings) {
         format!(
             "webhook.back_off_ms_max = {}: must be webhook.back_off_ms to 86400000",
             webhook.back_off_max.as_millis()
+        )
+    });
+    f.require(retention.failed_days == 0 || retention.failed_days >= retention.ended_days, || {
+        format!(
+            "retention.failed_days = {}: must be 0 or at least retention.ended_days = {}",
+            retention.failed_days, retention.ended_days
         )
     });
     f.require(gateway.first_token < gateway.total, || {

@@ -28,7 +28,7 @@ pub use network::{Network, NetworkError};
 pub use print::{effective, reference};
 pub use settings::{
     Agent, Api, Breaker, Chain, CountedOutcome, Deployment, Dialect, Endpoint, Events, ExitName, Gateway, Hop, Log,
-    LogFormat, Model, Mysql, Provider, Queue, Redis, Schedule, Settings, Webhook, Worker,
+    LogFormat, Model, Mysql, Provider, Queue, Redis, Retention, Schedule, Settings, Webhook, Worker,
 };
 pub use watcher::Watcher;
 

@@ -26,6 +26,7 @@ pub struct Settings {
     pub breaker: Breaker,
     pub schedule: Schedule,
     pub webhook: Webhook,
+    pub retention: Retention,
     pub log: Log,
     pub providers: BTreeMap<String, Provider>,
     #[serde(default)]
@@ -52,6 +53,8 @@ pub struct Redis {
     pub script_timeout: Duration,
     #[serde(rename = "connect_timeout_ms", deserialize_with = "ms")]
     pub connect_timeout: Duration,
+    #[serde(rename = "judge_every_ms", deserialize_with = "ms")]
+    pub judge_every: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -210,6 +213,16 @@ pub struct Gateway {
     #[serde(rename = "parked_denied_ms", deserialize_with = "ms")]
     pub parked_denied: Duration,
     pub idle_connections_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retention {
+    pub ended_days: u64,
+    pub failed_days: u64,
+    pub rows_max: u32,
+    #[serde(rename = "sweep_every_ms", deserialize_with = "ms")]
+    pub sweep_every: Duration,
 }
 
 #[derive(Clone, Debug, Deserialize)]

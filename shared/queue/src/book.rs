@@ -6,7 +6,7 @@ use redis::cmd;
 use crate::{Queue, QueueError, State};
 
 /// One record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BookEntry {
     /// Tenant and id.
     pub key: TaskKey,
@@ -14,6 +14,8 @@ pub struct BookEntry {
     pub state: State,
     /// Highest attempt that Redis has given.
     pub attempt: u32,
+    /// Its end user as `tenant|user`, the name of the user's counter; `None` where it names none.
+    pub user: Option<String>,
 }
 
 /// A part of all records.
@@ -32,13 +34,30 @@ impl Queue {
         scan.arg(self.keys().tasks()).arg(cursor).arg("COUNT").arg(count);
         let (cursor, fields): (u64, Vec<String>) = self.answer("hscan", self.command("hscan", &scan).await?)?;
         let entries = fields.chunks_exact(2).filter_map(|pair| match pair {
-            [id, record] => {
-                let mut parts = record.split('|');
-                let state = State::from_letter(parts.next()?)?;
-                Some(BookEntry { key: id.parse().ok()?, state, attempt: parts.next()?.parse().ok()? })
-            }
+            [id, record] => entry(id.parse().ok()?, record),
             _ => None,
         });
         Ok(BookPage { entries: entries.collect(), cursor })
     }
+
+    /// The records of tasks, in the order given; `None` where there is none. One command; the caller bounds `keys`.
+    pub async fn entries(&self, keys: &[TaskKey]) -> Result<Vec<Option<BookEntry>>, QueueError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut read = cmd("HMGET");
+        read.arg(self.keys().tasks());
+        for key in keys {
+            read.arg(key.to_string());
+        }
+        let records: Vec<Option<String>> = self.answer("hmget", self.command("hmget", &read).await?)?;
+        Ok(keys.iter().zip(records).map(|(key, record)| entry(*key, &record?)).collect())
+    }
+}
+
+fn entry(key: TaskKey, record: &str) -> Option<BookEntry> {
+    let mut parts = record.split('|');
+    let (state, attempt) = (State::from_letter(parts.next()?)?, parts.next()?.parse().ok()?);
+    let user = parts.next().filter(|user| !user.is_empty()).map(|user| format!("{}|{user}", key.tenant.0));
+    Some(BookEntry { key, state, attempt, user })
 }

@@ -55,7 +55,17 @@ impl Queue {
             match answer {
                 Value::Nil => return Ok(EmitVerdict::Gone),
                 Value::ServerError(error) if error.details().is_some_and(is_id_refusal) => is_refused = true,
-                Value::ServerError(error) => return Err(QueueError::of("emit", error.clone().into())),
+                Value::ServerError(error) => match QueueError::of("emit", error.clone().into()) {
+                    QueueError::MemoryFull(_) => {
+                        is_refused = match self.emit_without_memory(emission, &events).await? {
+                            0 => false,
+                            2 => return Ok(EmitVerdict::Gone),
+                            _ => true,
+                        };
+                        break;
+                    }
+                    error => return Err(error),
+                },
                 _ => {}
             }
         }
@@ -69,6 +79,20 @@ impl Queue {
             Some(last) if last.attempt == u64::from(emission.attempt) && last.n >= last_n => Ok(EmitVerdict::Written),
             Some(_) => Ok(EmitVerdict::Fenced),
         }
+    }
+
+    /// A running task ends, and says all before it, however full Redis is.
+    async fn emit_without_memory(&self, emission: &Emission<'_>, events: &str) -> Result<u8, QueueError> {
+        let mut verb = self
+            .verb("emit", Some(events))
+            .arg(emission.key.to_string())
+            .arg(emission.attempt)
+            .arg(emission.first_n)
+            .arg(emission.first_seq);
+        for event in emission.events {
+            verb = verb.arg(event);
+        }
+        self.call(&verb).await
     }
 
     /// Highest id that a stream ever gave.

@@ -83,6 +83,15 @@ pub enum ConnectError {
         /// The policy found.
         policy: String,
     },
+    /// The server copies another one and takes no writes.
+    #[error("redis is a read-only replica of {primary}: give the address of its primary")]
+    Replica {
+        /// Whom it follows.
+        primary: String,
+    },
+    /// The server is a node of a cluster.
+    #[error("redis runs in cluster mode, which is not supported: use a server of its own (cluster-enabled no)")]
+    Cluster,
     /// The server does not answer, or refuses.
     #[error(transparent)]
     Queue(#[from] QueueError),

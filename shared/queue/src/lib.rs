@@ -6,10 +6,11 @@
 //!
 //! Who calls what: the door `admit`, `enqueue`, `release`, `cancel`; the worker [`ReadyReader`], `start`, `raise`,
 //! `emit`, `beat`, `adopt`, `finish`, `retry`, `pause`; recovery `lost`, `reap`, `close`, `tick`, `census`, `wipe`,
-//! `apply`, `open`; readers of events [`Queue::read_events`] and [`Bells`].
+//! `apply`, `open`, `audit`; readers of events [`Queue::read_events`] and [`Bells`].
 
 mod admission;
 mod attempt;
+mod audit;
 mod bell;
 mod book;
 mod cancel;
@@ -30,15 +31,18 @@ mod order;
 mod queue;
 mod ready;
 mod recovery;
+mod server;
 mod settings;
 mod shard;
 mod state;
+mod streams;
 mod subscription;
 mod terms;
 mod ticket;
 
 pub use admission::{AdmitLimits, AdmitRequest, AdmitVerdict, Admitted, Later, Reason, Rejected, Start};
 pub use attempt::{AttemptVerdict, Finish, Retry, RetryCause, StartVerdict};
+pub use audit::{AuditFinding, AuditPage, AuditPart};
 pub use bell::{Bell, BellSignal, Bells};
 pub use book::{BookEntry, BookPage};
 pub use cancel::CancelVerdict;
@@ -55,9 +59,11 @@ pub use order::{Order, OrderSignal, Orders};
 pub use queue::Queue;
 pub use ready::{ReadyEntry, ReadyReader};
 pub use recovery::{BookId, Census, CensusState, Fate, LostTask, ReapVerdict, RebuildToken};
+pub use server::ServerState;
 pub use settings::QueueSettings;
 #[doc(hidden)]
 pub use settings::VirtualClock;
 pub use shard::{Shard, ShardError, WorkerId};
 pub use state::State;
+pub use streams::StreamPage;
 pub use terms::{TenantTerms, Terms};

@@ -1,11 +1,12 @@
 //! The Lua verbs as one Redis Functions library, named by a hash of its content.
 //!
 //! Functions survive FLUSHALL and are parsed once. The hash in the library's and the functions' names lets two versions
-//! of Penstock run side by side on one Redis; an old version's library stays behind, unused, until the server is new.
+//! of Penstock run side by side on one Redis; what an old version leaves behind is removed once nobody claims it.
 
 use sha2::{Digest, Sha256};
 
 use crate::field::hex;
+use crate::server::LIBRARIES;
 
 /// Shared helpers, in the order in which they build on each other.
 const PRELUDE: [&str; 6] = [
@@ -53,6 +54,9 @@ verbs!(
     "gauges",
     "position",
     "standing",
+    "audit",
+    "emit",
+    "mend_user",
 );
 
 const HASH: &str = "@HASH@";
@@ -80,7 +84,7 @@ impl Library {
     /// Name of the library in Redis.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("penstock_queue_{}", self.hash)
+        format!("{LIBRARIES}{}", self.hash)
     }
 
     pub(crate) fn function(&self, verb: &str) -> String {

@@ -62,7 +62,7 @@ impl Queue {
             .map_err(|cause| QueueError::of("connect", cause))?;
         let keys = Keys::new(&settings.shard);
         let queue = Self { inner: Arc::new(Inner { settings, client, link, keys, library }) };
-        queue.check_server().await?;
+        queue.judge_server().await?;
         queue.load().await?;
         Ok(queue)
     }
@@ -84,25 +84,12 @@ impl Queue {
         self.command("ping", &cmd("PING")).await.map(drop)
     }
 
-    /// Judges the server again, as [`Queue::connect`] did: an operator may have changed its eviction policy since.
-    pub async fn check_server(&self) -> Result<(), ConnectError> {
-        let server: String = self.answer("info", self.command("info", cmd("INFO").arg("server")).await?)?;
-        let found = info_field(&server, "redis_version").to_owned();
-        let major = found.split('.').next().and_then(|major| major.parse::<u32>().ok());
-        if major.is_none_or(|major| major < 7) {
-            return Err(ConnectError::Version { found });
-        }
-        let memory: String = self.answer("info", self.command("info", cmd("INFO").arg("memory")).await?)?;
-        let policy = info_field(&memory, "maxmemory_policy");
-        // A managed server may not tell; only a known wrong policy is refused.
-        if !policy.is_empty() && policy != "noeviction" {
-            return Err(ConnectError::Eviction { policy: policy.to_owned() });
-        }
-        Ok(())
-    }
-
     pub(crate) fn client(&self) -> &Client {
         &self.inner.client
+    }
+
+    pub(crate) fn library(&self) -> &Library {
+        &self.inner.library
     }
 
     pub(crate) fn keys(&self) -> &Keys {
@@ -177,8 +164,4 @@ impl Verb {
     pub(crate) fn arg_ms(self, duration: std::time::Duration) -> Self {
         self.arg(ms(duration))
     }
-}
-
-fn info_field<'a>(info: &'a str, name: &str) -> &'a str {
-    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default().trim()
 }

@@ -94,6 +94,10 @@ impl Keys {
     pub(crate) fn tasks(&self) -> &str {
         &self.fixed[6]
     }
+
+    pub(crate) fn users(&self) -> &str {
+        &self.fixed[8]
+    }
 }
 
 /// One worker process, new at every start: an id that is used again would keep a dead owner alive.

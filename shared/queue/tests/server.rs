@@ -29,8 +29,12 @@ struct Server {
 
 impl Server {
     async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    async fn start_with(arguments: &[&str]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let server = Self { process: launch(port), port };
+        let server = Self { process: launch(port, arguments), port };
         server.wait_until_up().await;
         server
     }
@@ -47,7 +51,7 @@ impl Server {
     async fn restart_empty(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        self.process = launch(self.port);
+        self.process = launch(self.port, &[]);
         self.wait_until_up().await;
     }
 
@@ -86,9 +90,10 @@ impl Drop for Server {
     }
 }
 
-fn launch(port: u16) -> Child {
+fn launch(port: u16, arguments: &[&str]) -> Child {
     Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .args(arguments)
         .current_dir(std::env::temp_dir())
         .stdout(Stdio::null())
         .spawn()
@@ -156,6 +161,61 @@ async fn a_server_that_may_evict_tasks_is_refused() {
 }
 
 #[tokio::test]
+async fn a_replica_that_takes_no_writes_is_refused() {
+    let (primary, replica) = (Server::start().await, Server::start().await);
+    replica.cli(&["REPLICAOF", "127.0.0.1", &primary.port.to_string()]);
+    let refused = Queue::connect(replica.settings()).await.unwrap_err();
+    assert!(matches!(&refused, ConnectError::Replica { primary: said } if said.ends_with(&primary.port.to_string())));
+    replica.cli(&["REPLICAOF", "NO", "ONE"]);
+    Queue::connect(replica.settings()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_is_refused() {
+    let nodes = std::env::temp_dir().join(format!("penstock-nodes-{}.conf", uuid::Uuid::new_v4().simple()));
+    let arguments = ["--cluster-enabled", "yes", "--cluster-config-file", nodes.to_str().unwrap()];
+    let server = Server::start_with(&arguments).await;
+    assert!(matches!(Queue::connect(server.settings()).await, Err(ConnectError::Cluster)));
+    drop(server);
+    let _ = std::fs::remove_file(nodes);
+}
+
+#[tokio::test]
+async fn a_server_tells_whether_it_keeps_its_data() {
+    let server = Server::start().await;
+    let queue = server.queue().await;
+    assert_eq!(queue.judge_server().await.unwrap().is_persistent, Some(false));
+    server.cli(&["CONFIG", "SET", "save", "3600 1"]);
+    assert_eq!(queue.judge_server().await.unwrap().is_persistent, Some(true));
+    server.cli(&["CONFIG", "SET", "save", ""]);
+    server.cli(&["CONFIG", "SET", "appendonly", "yes"]);
+    assert_eq!(queue.judge_server().await.unwrap().is_persistent, Some(true));
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
+    assert!(matches!(queue.judge_server().await, Err(ConnectError::Eviction { .. })), "it may change while we run");
+}
+
+#[tokio::test]
+async fn verbs_of_earlier_builds_go_once_no_process_claims_them() {
+    let server = Server::start().await;
+    let old = server.queue().await;
+    let newer = Library::new(&format!("{}\n-- a newer version\n", library_source()));
+    let new = Queue::connect_with(server.settings(), newer).await.unwrap();
+    for queue in [&old, &new] {
+        queue.claim_library(Duration::from_secs(60)).await.unwrap();
+    }
+    assert_eq!(new.remove_unclaimed_libraries().await.unwrap(), 0, "two builds run side by side");
+    // The old build is gone: its claim runs out.
+    let names = server.cli(&["KEYS", "penstock:claim:*"]);
+    let claim = names.lines().find(|name| name.ends_with(&Library::new(&library_source()).name())).unwrap();
+    server.cli(&["DEL", claim]);
+    assert_eq!(new.remove_unclaimed_libraries().await.unwrap(), 1);
+    assert_eq!(server.cli(&["FUNCTION", "LIST"]).matches("penstock_queue_").count(), 1);
+    // It was not gone after all: its next call brings the verbs back.
+    assert!(matches!(admit(&old, &task(1, 1)).await.unwrap(), AdmitVerdict::Admitted(_)));
+    assert_eq!(new.gauges().await.unwrap().admitted, 1);
+}
+
+#[tokio::test]
 async fn full_memory_refuses_new_tasks_and_lets_running_ones_finish() {
     let server = Server::start().await;
     let queue = server.queue().await;
@@ -167,10 +227,16 @@ async fn full_memory_refuses_new_tasks_and_lets_running_ones_finish() {
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     assert!(matches!(admit(&queue, &late).await, Err(QueueError::MemoryFull(_))));
     assert!(matches!(queue.enqueue(&late).await, Err(QueueError::MemoryFull(_))));
-    // An event is refused too: the worker keeps it, and its end is published all the same.
-    let events = [STARTED.to_owned()];
+    // What the running task says, its client hears; said again, it is there once.
+    let events = [r#"{"type":"STEP_STARTED","stepName":"a"}"#.to_owned()];
     let emission = Emission { key: running.key, attempt: 1, first_n: 2, first_seq: 2, events: &events };
-    assert!(matches!(queue.emit(&emission).await, Err(QueueError::MemoryFull(_))));
+    for _ in 0..2 {
+        assert_eq!(queue.emit(&emission).await.unwrap(), EmitVerdict::Written);
+    }
+    let stale = Emission { attempt: 0, ..emission };
+    assert_eq!(queue.emit(&stale).await.unwrap(), EmitVerdict::Fenced);
+    let other = Emission { key: late.key, ..emission };
+    assert_eq!(queue.emit(&other).await.unwrap(), EmitVerdict::Gone);
     let beat = queue.beat(&worker(), 1, &[(running.key, 1)], 5).await.unwrap();
     assert_eq!(beat.leases, [penstock_queue::LeaseState::Held]);
     let w = worker();
@@ -180,10 +246,12 @@ async fn full_memory_refuses_new_tasks_and_lets_running_ones_finish() {
         worker: &w,
         cost_tokens: None,
         input_tokens: 0,
-        last_seq: 1,
+        last_seq: 2,
         event: FINISHED,
     };
     assert_eq!(queue.finish(&finish).await.unwrap(), AttemptVerdict::Done);
+    let told = queue.read_events(running.key, EventId::default(), 10).await.unwrap();
+    assert_eq!(told.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3]);
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     assert!(matches!(admit(&queue, &late).await.unwrap(), AdmitVerdict::Admitted(_)));
 }

@@ -32,6 +32,9 @@ impl Recovery {
             };
             count += u64::from(self.recover_one(task, row).await?);
         }
+        if let (Some(first), 1..) = (lost.first(), count) {
+            tracing::warn!(count, first = %first.key, "tasks that lost their worker were taken care of");
+        }
         Ok(count)
     }
 
@@ -51,7 +54,7 @@ impl Recovery {
                 self.metrics.requeued.inc();
                 self.metrics.unstarted.inc_by(u64::from(!task.has_started));
                 self.metrics.quarantined.inc_by(u64::from(fate == Fate::WaitsInQuarantine));
-                tracing::warn!(task.id = %task.key, attempt = task.attempt, "a task that lost its worker waits again");
+                tracing::debug!(task.id = %task.key, attempt = task.attempt, "a task that lost its worker waits again");
             }
             ReapVerdict::Closing { attempt } => {
                 if is_given_up && !row.status.is_terminal() {
@@ -82,7 +85,7 @@ impl Recovery {
         let finish = Finish { key, attempt, worker, cost_tokens: None, input_tokens: 0, last_seq: 0, event: &event };
         self.queue.finish(&finish).await?;
         self.metrics.closed.inc();
-        tracing::warn!(task.id = %key, status = row.status.as_str(), "the end of a task that lost its worker was published");
+        tracing::debug!(task.id = %key, status = row.status.as_str(), "the end of a task that lost its worker was published");
         Ok(())
     }
 }

@@ -32,14 +32,15 @@ impl Recovery {
         least > 0 && crashes >= least
     }
 
-    /// Publishes the end that a row says, wherever Redis thinks the task is. Nothing happens for a row that has not ended.
-    pub async fn publish(&self, row: &TaskRow) -> Result<(), QueueError> {
-        if let Some(event) = row.terminal_event()
-            && self.queue.close(row.key, row.attempt, &event).await?
-        {
+    /// Publishes the end that a row says, wherever Redis thinks the task is. False where Redis knew it, and for a row that
+    /// has not ended.
+    pub async fn publish(&self, row: &TaskRow) -> Result<bool, QueueError> {
+        let Some(event) = row.terminal_event() else { return Ok(false) };
+        let is_news = self.queue.close(row.key, row.attempt, &event).await?;
+        if is_news {
             self.metrics.closed.inc();
         }
-        Ok(())
+        Ok(is_news)
     }
 }
 

@@ -3,7 +3,7 @@
 use penstock_protocol::Status;
 use penstock_queue::Census;
 
-use crate::{Recovery, RecoveryError};
+use crate::{Drift, Recovery, RecoveryError};
 
 /// Rows read at once.
 const PAGE_ROWS: u32 = 500;
@@ -34,6 +34,9 @@ impl Recovery {
             self.metrics.rebuilds.inc();
             tracing::warn!(tasks = count, "the queue is rebuilt: {count} tasks wait");
         }
+        // Rows that had ended and were not published yet: no record leads to their streams any more.
+        let mut drift = Drift::default();
+        self.compare_streams(0, usize::MAX, true, &mut drift).await?;
         Ok(())
     }
 }

@@ -8,6 +8,8 @@ use penstock_store::Store;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use crate::reconcile::Walk;
+use crate::server::Trouble;
 use crate::{RecoveryError, RecoveryMetrics};
 
 /// How often the book is counted, by one process of the fleet.
@@ -23,19 +25,29 @@ pub struct Recovery {
     pub(crate) reaper: WorkerId,
     pub(crate) settings: LiveSettings,
     pub(crate) metrics: RecoveryMetrics,
+    pub(crate) trouble: Trouble,
 }
 
 impl Recovery {
     /// Recovery on behalf of `reaper`: a worker's id, or a door's own.
     #[must_use]
     pub fn new(queue: Queue, store: Store, reaper: WorkerId, settings: LiveSettings, metrics: RecoveryMetrics) -> Self {
-        Self { queue, store, reaper, settings, metrics }
+        Self { queue, store, reaper, settings, metrics, trouble: Trouble::default() }
     }
 
-    /// Looks after the queue until `stop` is cancelled: a census each second, a comparison each period.
+    /// Looks after queue, table and server until `stop` is cancelled.
+    pub async fn run(self, stop: CancellationToken) {
+        stop.run_until_cancelled(async {
+            tokio::join!(self.look_after(&stop), self.retain(), self.judge_server());
+        })
+        .await;
+    }
+
+    /// A census each second, a comparison each period.
     ///
     /// While Redis or MySQL is away it says so once, and once when they are back.
-    pub async fn run(self, stop: CancellationToken) {
+    async fn look_after(&self, stop: &CancellationToken) {
+        let mut walk = Walk::default();
         let mut every = interval(CENSUS_EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut compared = Instant::now();
@@ -48,7 +60,7 @@ impl Recovery {
             let is_due = compared.elapsed() >= self.settings.now().queue.reconcile_every;
             let step = tokio::select! {
                 () = stop.cancelled() => return,
-                step = self.step(is_due, &mut cap_set) => step,
+                step = self.step(is_due, &mut walk, &mut cap_set) => step,
             };
             match &step {
                 Ok(_) if is_away => tracing::info!("the queue is looked after again"),
@@ -62,11 +74,11 @@ impl Recovery {
         }
     }
 
-    /// One look: rebuild what is broken, else compare where it is due, and bring the terms in line. False while another
+    /// One look: rebuild what is broken, else bring the terms in line, and compare where it is due. False while another
     /// process has the turn.
     ///
     /// `cap_set`: the usual cap that this process set last. Another one in its settings counts whatever the revision says.
-    async fn step(&self, compare: bool, cap_set: &mut Option<u64>) -> Result<bool, RecoveryError> {
+    async fn step(&self, compare: bool, walk: &mut Walk, cap_set: &mut Option<u64>) -> Result<bool, RecoveryError> {
         if !self.queue.take_turn("census", CENSUS_TURN).await? {
             return Ok(false);
         }
@@ -78,11 +90,11 @@ impl Recovery {
         let abandoned = census.state == CensusState::Closed && census.since_wipe_ms > self.rebuild_patience_ms();
         if census.state == CensusState::Broken || abandoned {
             self.rebuild(&census).await?;
-        } else if compare && census.state == CensusState::Open {
-            self.compare(&census).await?;
-        }
-        if census.state == CensusState::Open {
+        } else if census.state == CensusState::Open {
             self.bring_in_line(&census, cap_set).await?;
+            if compare {
+                self.compare(&census, walk).await?;
+            }
         }
         Ok(true)
     }

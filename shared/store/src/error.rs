@@ -25,8 +25,10 @@ pub enum StoreError {
     },
 }
 
-/// Deadlock and lock wait time-out: the statement was rolled back and may be sent again.
-const RETRYABLE: [u16; 2] = [1213, 1205];
+/// Deadlock: the statement was rolled back and may be sent again.
+pub(crate) const DEADLOCK: u16 = 1213;
+/// Lock wait time-out: the same.
+pub(crate) const LOCK_WAIT: u16 = 1205;
 
 /// Server codes that mean "not now": shutdown, too many connections, lost connection, killed, read-only after failover.
 const NOT_NOW: [u16; 8] = [1040, 1053, 1077, 1079, 1152, 1158, 1290, 1927];
@@ -43,7 +45,9 @@ impl StoreError {
             sqlx::Error::Database(_) if number(&error).is_some_and(|code| NOT_NOW.contains(&code)) => {
                 Self::Unavailable(error.to_string())
             }
-            sqlx::Error::Database(_) if is_lock_trouble(&error) => Self::Unavailable(error.to_string()),
+            sqlx::Error::Database(_) if matches!(number(&error), Some(DEADLOCK | LOCK_WAIT)) => {
+                Self::Unavailable(error.to_string())
+            }
             _ => Self::Refused(error),
         }
     }
@@ -59,11 +63,6 @@ impl From<sqlx::Error> for StoreError {
 pub(crate) fn number(error: &sqlx::Error) -> Option<u16> {
     let database = error.as_database_error()?;
     database.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().map(sqlx::mysql::MySqlDatabaseError::number)
-}
-
-/// Whether the same statement may simply be sent again.
-pub(crate) fn is_lock_trouble(error: &sqlx::Error) -> bool {
-    number(error).is_some_and(|code| RETRYABLE.contains(&code))
 }
 
 /// Whether a row with the same primary or unique key is there.

@@ -10,6 +10,7 @@ pub mod fixture;
 mod key;
 mod pause;
 mod pool;
+mod repeat;
 mod schedule;
 mod task;
 mod tenant;
@@ -20,6 +21,8 @@ pub use key::{KeyRow, NewKey};
 pub use pause::{PauseRow, Paused};
 pub use pool::Store;
 pub use schedule::{FireRecord, ScheduleDue, ScheduleRow, ScheduleStatus, ScheduleWrite};
-pub use task::{Accepted, Claimed, DeadFilter, DeadPage, End, Ended, ListFilter, NewTask, NotBefore, Page, TaskRow};
+pub use task::{
+    Accepted, Claimed, DeadFilter, DeadPage, End, Ended, ListFilter, NewTask, NotBefore, OldTasks, Page, TaskRow,
+};
 pub use tenant::{Bound, TenantRow, TermsChange};
 pub use webhook::{NewWebhook, WebhookDue, WebhookRow, WebhookSecrets, WebhookSettle, WebhookTenantRow};

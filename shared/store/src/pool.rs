@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_config::Mysql;
+use prometheus_client::registry::Registry;
 use secrecy::ExposeSecret;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::pool::PoolConnection;
@@ -13,12 +14,9 @@ use tokio::sync::Notify;
 
 use crate::StoreError;
 use crate::batch::{BatchRow, Batcher};
-use crate::error::{is_connection_lost, is_lock_trouble};
+use crate::repeat::Repeats;
 use crate::task::{Claim, EndRow, NewRow};
 use crate::webhook::Webhooks;
-
-/// Tries of one statement: a deadlock, or a pooled connection that died while it lay idle, costs one.
-const TRIES_MAX: u32 = 4;
 
 /// Prepared statements kept on one connection: one text for each batch size and kind.
 const STATEMENTS_MAX: usize = 1024;
@@ -39,6 +37,7 @@ pub struct Store {
 pub(crate) struct Database {
     pool: MySqlPool,
     timeout: Duration,
+    repeats: Repeats,
 }
 
 impl Store {
@@ -56,7 +55,7 @@ impl Store {
             // A dead connection costs one retry (`Database::run`); a ping before each use would cost a round trip always.
             .test_before_acquire(false)
             .connect_lazy_with(options);
-        let database = Database { pool, timeout: settings.timeout };
+        let database = Database { pool, timeout: settings.timeout, repeats: Repeats::default() };
         let (rows, waiting) = (settings.batch_rows_max, settings.batch_waiting_max);
         Ok(Self {
             accepts: Batcher::start(&database, rows, waiting),
@@ -84,6 +83,11 @@ impl Store {
         Ok(())
     }
 
+    /// Registers what the store counts in the process's registry.
+    pub fn register(&self, registry: &mut Registry) {
+        self.database.repeats.register(registry);
+    }
+
     /// Closes the pool; statements that run are awaited.
     pub async fn close(&self) {
         self.database.pool.close().await;
@@ -106,7 +110,7 @@ impl Database {
                 // A lost connection is found dead when it returns to the pool, and closed there.
                 match statements(self.pool.acquire().await?).await {
                     Ok(done) => return Ok(done),
-                    Err(error) => again(&mut tried, error)?,
+                    Err(error) => self.repeats.again(&mut tried, error).await?,
                 }
             }
         })
@@ -136,7 +140,7 @@ impl Database {
                         *kept = Some(connection);
                         return Ok(done);
                     }
-                    Err(error) => again(&mut tried, error)?,
+                    Err(error) => self.repeats.again(&mut tried, error).await?,
                 }
             }
         })
@@ -149,14 +153,4 @@ impl Database {
             Err(_) => Err(StoreError::Unavailable(format!("no answer in {} ms", self.timeout.as_millis()))),
         }
     }
-}
-
-/// Whether a statement is to be sent again after `error`; if not, the error.
-fn again(tried: &mut u32, error: sqlx::Error) -> Result<(), StoreError> {
-    *tried += 1;
-    if *tried == TRIES_MAX || !(is_lock_trouble(&error) || is_connection_lost(&error)) {
-        return Err(StoreError::from_sqlx(error));
-    }
-    tracing::debug!(tried, %error, "a statement is sent again");
-    Ok(())
 }

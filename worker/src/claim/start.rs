@@ -115,7 +115,9 @@ async fn claim(parts: &Parts, entry: &ReadyEntry, give_up: Instant) -> Option<Ta
 async fn set_right(parts: &Parts, entry: &ReadyEntry, refused: Claimed) -> Result<(), QueueError> {
     match refused {
         Claimed::Mine(_) => {}
-        Claimed::Ended(row) => parts.recovery.publish(&row).await?,
+        Claimed::Ended(row) => {
+            parts.recovery.publish(&row).await?;
+        }
         Claimed::Ahead(row) => {
             let quarantine = parts.recovery.must_be_quarantined(crashes_of(&row));
             parts.queue.raise(entry, row.attempt, quarantine).await?;

@@ -7,7 +7,7 @@ mod proxy;
 mod servers;
 mod standing;
 
-pub(crate) use client::Client;
+pub(crate) use client::{Client, is_terminal};
 pub(crate) use proxy::Link;
 pub(crate) use servers::wait_until;
 pub(crate) use standing::{House, Plan};

@@ -91,6 +91,10 @@ pub(crate) struct House {
     pub(crate) redis_port: u16,
     /// Between all processes and MySQL.
     pub(crate) mysql: Proxy,
+    /// Between all processes and Redis.
+    pub(crate) redis_link: Proxy,
+    /// Between workers and the provider.
+    pub(crate) provider_link: Proxy,
     /// The database.
     pub(crate) database: TestDatabase,
     /// A key with every scope of tenant `acme`.
@@ -115,11 +119,12 @@ impl House {
         let provider =
             Process::start(&folder, "provider", &binary("penstock-fake-provider"), &["--listen", &listen], &[]);
         listening(provider_port, "the fake provider").await;
+        let (redis_link, provider_link) = (Proxy::to(redis_port).await, Proxy::to(provider_port).await);
         let mut env = vec![
             ("PENSTOCK_CONFIG".to_owned(), settings.display().to_string()),
-            ("REDIS_URL".to_owned(), format!("redis://127.0.0.1:{redis_port}/")),
+            ("REDIS_URL".to_owned(), format!("redis://127.0.0.1:{}/", redis_link.port)),
             ("DATABASE_URL".to_owned(), name.replace("{port}", &mysql.port.to_string())),
-            ("PENSTOCK_PROVIDERS__FAKE__BASE_URL".to_owned(), format!("http://{listen}/v1")),
+            ("PENSTOCK_PROVIDERS__FAKE__BASE_URL".to_owned(), format!("http://127.0.0.1:{}/v1", provider_link.port)),
         ];
         env.extend(plan.settings.iter().cloned());
         let key = make_key(&env, "acme");
@@ -131,6 +136,8 @@ impl House {
             redis,
             redis_port,
             mysql,
+            redis_link,
+            provider_link,
             database,
             key,
             folder,
@@ -161,6 +168,44 @@ impl House {
         let process = Process::start(&self.folder, &name, &binary("penstock-worker"), &[], &env);
         self.workers.push((process, port));
         ready(port, &name).await;
+    }
+
+    /// Ends Redis as its operator would, and starts it again after `pause`, with its data.
+    pub(crate) async fn restart_redis(&mut self, pause: Duration) {
+        self.redis.signal("TERM");
+        self.redis.ended(Duration::from_secs(20)).await;
+        tokio::time::sleep(pause).await;
+        self.redis = launch_redis(&self.folder, self.redis_port);
+        listening(self.redis_port, "Redis").await;
+    }
+
+    /// Writes another settings file; running processes follow it.
+    pub(crate) fn write_settings(&self, more: &str) {
+        std::fs::write(self.folder.join("penstock.toml"), format!("{SETTINGS}\n{more}")).expect("a settings file");
+    }
+
+    /// Runs `penstock-api` with `arguments`; returns whether it succeeded, and all that it said.
+    #[must_use]
+    pub(crate) fn try_command(&self, arguments: &[&str]) -> (bool, String) {
+        let output = Command::new(binary("penstock-api"))
+            .args(arguments)
+            .envs(self.env.iter().map(|(key, value)| (key, value)))
+            .output()
+            .expect("penstock-api runs");
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        (output.status.success(), said)
+    }
+
+    /// A page of the process that listens on `port`: `/readyz`, `/metrics`.
+    pub(crate) async fn page(&self, port: u16, path: &str) -> String {
+        let door = Door { address: format!("127.0.0.1:{port}"), key: String::new() };
+        door.request("GET", path, "", "").await.map_or_else(|error| error.to_string(), |answer| answer.text)
+    }
+
+    /// Lines that doors and workers have logged so far.
+    #[must_use]
+    pub(crate) fn log_lines(&self) -> usize {
+        self.apis.iter().chain(&self.workers).map(|(process, _)| process.log().lines().count()).sum()
     }
 
     /// A client of the first door.
@@ -197,7 +242,7 @@ impl House {
     /// The bodies that the fake provider received, oldest first.
     pub(crate) async fn provider_calls(&self) -> Vec<serde_json::Value> {
         let door = Door { address: format!("127.0.0.1:{}", self.provider_port), key: String::new() };
-        let calls = door.request("GET", "/fake/calls", "", "").await.expect("the provider answers").body;
+        let calls = door.request("GET", "/fake/calls?last=1000", "", "").await.expect("the provider answers").body;
         calls.as_array().or_else(|| calls["calls"].as_array()).cloned().unwrap_or_default()
     }
 
@@ -239,12 +284,18 @@ impl House {
 }
 
 async fn start_redis(folder: &Path) -> (Process, u16) {
-    let (port, data) = (free_port(), folder.join("redis"));
-    std::fs::create_dir_all(&data).expect("a folder for Redis");
-    let (port_text, data) = (port.to_string(), data.display().to_string());
+    let port = free_port();
+    std::fs::create_dir_all(folder.join("redis")).expect("a folder for Redis");
+    let redis = launch_redis(folder, port);
+    listening(port, "Redis").await;
+    (redis, port)
+}
+
+fn launch_redis(folder: &Path, port: u16) -> Process {
+    let (port, data) = (port.to_string(), folder.join("redis").display().to_string());
     let arguments = [
         "--port",
-        &port_text,
+        &port,
         "--bind",
         "127.0.0.1",
         "--dir",
@@ -260,9 +311,7 @@ async fn start_redis(folder: &Path) -> (Process, u16) {
         "--stream-node-max-bytes",
         "1024",
     ];
-    let redis = Process::start(folder, "redis", Path::new("redis-server"), &arguments, &[]);
-    listening(port, "Redis").await;
-    (redis, port)
+    Process::start(folder, "redis", Path::new("redis-server"), &arguments, &[])
 }
 
 async fn ready(port: u16, name: &str) {

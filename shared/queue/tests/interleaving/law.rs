@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use penstock_protocol::{Event, EventId, Status, TaskKey, event::Outcome};
+use penstock_queue::AuditPart;
 use penstock_queue::fixture::{Value, from_redis_value};
 
 use crate::patience::sql;
@@ -256,11 +257,21 @@ impl World {
         same("used slots", used, size("ready") + size("leases"))?;
         same("sums", [admitted, lined, held], [size("admitted") - later as f64, size("line"), size("held")])?;
         same("registered for later", total(15), later as f64)?;
+        self.judge_audit().await?;
         if may_leave_quarantine && lane.is_empty() && used < slots && paused == 0.0 {
             return Err("the quarantine lane is empty while a task waits for it".to_owned());
         }
         if weights > 0.0 && used < slots && paused == 0.0 {
             return Err(format!("{used} of {slots} slots are used while a tenant may run"));
+        }
+        Ok(())
+    }
+
+    /// What the audit of a running system would say of a sound book: nothing.
+    async fn judge_audit(&self) -> Law {
+        for part in AuditPart::ALL {
+            let page = self.test.queue.audit(part, None, 1000, false).await.unwrap();
+            same(format!("findings of an audit of {part:?}"), page.findings, Vec::new())?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ mod dead;
 mod disconnect;
 mod end;
 pub(crate) mod many;
+mod old;
 mod read;
 mod row;
 
@@ -14,6 +15,7 @@ pub use accept::{Accepted, NewTask, NotBefore};
 pub use claim::Claimed;
 pub use dead::{DeadFilter, DeadPage};
 pub use end::{End, Ended};
+pub use old::OldTasks;
 pub use read::{ListFilter, Page};
 pub use row::TaskRow;
 

@@ -176,6 +176,43 @@ impl Store {
             .await
     }
 
+    /// The places and keys of at most `limit` tasks that have not ended, by place, after `after`: an index alone, for walks
+    /// that need few of the rows.
+    pub async fn open_keys(
+        &self,
+        after: Option<&(Place, TaskKey)>,
+        limit: u32,
+    ) -> Result<Vec<(Place, TaskKey)>, StoreError> {
+        self.database
+            .run(|mut connection| async move {
+                let place = after.map_or("", |(place, _)| place.as_str());
+                let (tenant, id) =
+                    after.map_or((0, Vec::new()), |(_, key)| (key.tenant.0, key.task.0.as_bytes().to_vec()));
+                let rows = sqlx::query(
+                    "SELECT open_place, tenant, id FROM task WHERE open_place >= ? \
+                     AND (open_place > ? OR tenant > ? OR (tenant = ? AND id > ?)) \
+                     ORDER BY open_place, tenant, id LIMIT ?",
+                )
+                .bind(place)
+                .bind(place)
+                .bind(tenant)
+                .bind(tenant)
+                .bind(id)
+                .bind(limit)
+                .fetch_all(&mut *connection)
+                .await?;
+                rows.iter()
+                    .map(|row| {
+                        let id: Vec<u8> = row.try_get(2)?;
+                        let id = uuid::Uuid::from_slice(&id).map_err(|error| sqlx::Error::Decode(error.into()))?;
+                        let key = TaskKey::new(TenantNo(row.try_get(1)?), TaskId(id));
+                        Ok((Place::from_stored(row.try_get(0)?), key))
+                    })
+                    .collect()
+            })
+            .await
+    }
+
     /// Tasks by status, counted over those that have not ended.
     pub async fn open_counts(&self) -> Result<Vec<(Status, u64)>, StoreError> {
         self.database
