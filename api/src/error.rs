@@ -296,12 +296,6 @@ impl Problem {
         self.code
     }
 
-    /// The time after which trying again is worth it.
-    #[must_use]
-    pub fn retry_after_ms(&self) -> Option<u64> {
-        self.retry_after_ms
-    }
-
     fn limited(self, limit: u64) -> Self {
         Self { limit: Some(limit), ..self }
     }
