@@ -39,47 +39,47 @@ local function finite(text)
 end
 
 -- The buckets that args describe from `first` on, each as name, burst, refill, period_ms, change, start (share of the
--- burst at which it begins), refilled up to now.
+-- burst at which it begins), refilled up to now. A bucket is a list, which costs less than names for its parts;
+-- AT is false where nobody knew it. Also gives the names of the fields, for write_buckets.
+local NAME, LEVEL, BURST, REFILL, PERIOD, CHANGE, AT = 1, 2, 3, 4, 5, 6, 7
+
 local function read_buckets(key, args, first, count, now)
   local buckets, fields = {}, {}
   for n = 1, count do
-    local at = first + (n - 1) * 6
-    local name = args[at]
-    buckets[n] = {
-      name = name, name_at = name .. '@', burst = tonumber(args[at + 1]), refill = tonumber(args[at + 2]), period = tonumber(args[at + 3]),
-      change = tonumber(args[at + 4]), start = tonumber(args[at + 5]),
-    }
-    fields[2 * n - 1], fields[2 * n] = name, buckets[n].name_at
+    local name = args[first + 6 * n - 6]
+    fields[2 * n - 1], fields[2 * n] = name, name .. '@'
   end
-  if count == 0 then return buckets end
+  if count == 0 then return buckets, fields end
   local stored = call('HMGET', key, unpack(fields))
   for n = 1, count do
-    local b = buckets[n]
+    local i = first + 6 * n - 6
+    local burst, refill, period = tonumber(args[i + 1]), tonumber(args[i + 2]), tonumber(args[i + 3])
     local level, at = finite(stored[2 * n - 1]), finite(stored[2 * n])
     if level and at then
       if at > now then at = now end -- the clock went back: no credit, no freeze
-      b.at = at
-      b.level = min(b.burst, level + (now - at) * b.refill / b.period)
+      level = min(burst, level + (now - at) * refill / period)
     else
-      b.level = b.burst * b.start
+      level, at = burst * tonumber(args[i + 5]), false
     end
+    buckets[n] = { args[i], level, burst, refill, period, tonumber(args[i + 4]), at }
   end
-  return buckets
+  return buckets, fields
 end
 
 -- Writes every bucket read, and keeps the hash until all of them are full: a debt never expires unpaid.
-local function write_buckets(key, buckets, now)
+local function write_buckets(key, buckets, fields, now)
   local count = #buckets
   if count == 0 then return end
-  local fields, keep, stamp, is_kept = {}, 0, whole(now), true
+  local values, keep, stamp, is_kept = {}, 0, whole(now), true
+  local step = floor(now / KEEP_STEP_MS)
   for n = 1, count do
     local b, at = buckets[n], 4 * n - 3
-    fields[at], fields[at + 1], fields[at + 2], fields[at + 3] = b.name, b.level, b.name_at, stamp
-    keep = max(keep, (b.burst - b.level) * b.period / b.refill)
+    values[at], values[at + 1], values[at + 2], values[at + 3] = fields[2 * n - 1], b[LEVEL], fields[2 * n], stamp
+    keep = max(keep, (b[BURST] - b[LEVEL]) * b[PERIOD] / b[REFILL])
     -- Its life was set in this step of time, for at least KEEP_MS_MIN from now.
-    is_kept = is_kept and b.at and floor(b.at / KEEP_STEP_MS) == floor(now / KEEP_STEP_MS)
+    is_kept = is_kept and b[AT] and floor(b[AT] / KEEP_STEP_MS) == step
   end
-  call('HSET', key, unpack(fields))
+  call('HSET', key, unpack(values))
   if is_kept and keep <= KEEP_MS_MIN then return end
   call('PEXPIRE', key, whole(min(max(keep, KEEP_MS_MIN) + KEEP_STEP_MS, KEEP_MS_MAX)))
 end

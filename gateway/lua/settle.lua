@@ -12,9 +12,9 @@
 verb('settle', function(keys, args)
   local now = begin(args[1])
   local count = tonumber(args[2])
-  local buckets = read_buckets(keys[1], args, 3, count, now)
-  for n = 1, count do buckets[n].level = min(buckets[n].burst, buckets[n].level - buckets[n].change) end
-  write_buckets(keys[1], buckets, now)
+  local buckets, fields = read_buckets(keys[1], args, 3, count, now)
+  for n = 1, count do buckets[n][LEVEL] = min(buckets[n][BURST], buckets[n][LEVEL] - buckets[n][CHANGE]) end
+  write_buckets(keys[1], buckets, fields, now)
   local key = 2
   for at = 3 + 6 * count, #args, 2 do
     -- A counter that is gone stays gone: its period is over, or it was flushed.
@@ -23,6 +23,6 @@ verb('settle', function(keys, args)
     key = key + 1
   end
   local answer = { now }
-  for n = 1, count do answer[n + 1] = floor(buckets[n].level) end
+  for n = 1, count do answer[n + 1] = floor(buckets[n][LEVEL]) end
   return answer
 end)

@@ -95,22 +95,22 @@ verb('take', function(keys, args)
     if day.wait > exhausted_ms then exhausted, exhausted_ms = args[at], day.wait end
   end
 
-  local buckets = read_buckets(keys[1], args, 5, count, now)
+  local buckets, fields = read_buckets(keys[1], args, 5, count, now)
   local line = read_line(keys[2], process, arrival, now)
   local wait, why, is_granted = 0, '', not line.is_behind and exhausted_ms == 0
   for n = 1, count do
     local b = buckets[n]
-    local needed = (line.costs[b.name] or 0) + min(b.change, b.burst)
-    if b.level + CLOSE < needed then
+    local needed = (line.costs[b[NAME]] or 0) + min(b[CHANGE], b[BURST])
+    if b[LEVEL] + CLOSE < needed then
       is_granted = false
-      local refilled = ceil((needed - b.level) * b.period / b.refill)
-      if refilled > wait then wait, why = refilled, b.name end
+      local refilled = ceil((needed - b[LEVEL]) * b[PERIOD] / b[REFILL])
+      if refilled > wait then wait, why = refilled, b[NAME] end
     end
   end
 
   local answer = { 1, 0, '', now, days[1] and days[1].slot or 0 }
   if is_granted then
-    for n = 1, count do buckets[n].level = buckets[n].level - buckets[n].change end
+    for n = 1, count do buckets[n][LEVEL] = buckets[n][LEVEL] - buckets[n][CHANGE] end
     for n = 1, #days do
       local day = days[n]
       call('HINCRBY', day.key, whole(day.slot), whole(day.cost))
@@ -129,16 +129,16 @@ verb('take', function(keys, args)
     if line.is_queued or line.count < TICKETS_MAX then
       local ticket = { whole(arrival), whole(now + wait + RENEW_MS) }
       for n = 1, count do
-        ticket[#ticket + 1] = buckets[n].name
-        ticket[#ticket + 1] = whole(buckets[n].change)
+        ticket[#ticket + 1] = buckets[n][NAME]
+        ticket[#ticket + 1] = whole(buckets[n][CHANGE])
       end
       call('HSET', keys[2], process, table.concat(ticket, ' '))
       call('PEXPIRE', keys[2], whole(WAIT_MS_MAX + GONE_MS))
     end
     answer[1], answer[2], answer[3] = 0, wait, why
   end
-  write_buckets(keys[1], buckets, now)
-  for n = 1, count do answer[#answer + 1] = floor(buckets[n].level) end
+  write_buckets(keys[1], buckets, fields, now)
+  for n = 1, count do answer[#answer + 1] = floor(buckets[n][LEVEL]) end
   for n = 1, #days do answer[#answer + 1] = days[n].used end
   return answer
 end)
