@@ -18,7 +18,8 @@ verb('tick', function(keys, args)
       local no = tenant_of(id)
       local t = tenant(no)
       leave_home(no, id, r, t)
-      wait(no, id, r, t, r.attempt > 0 and has_turn_of(no, r))
+      -- By the place, whatever the attempt: a task that waited behind its own turn would wait for ever.
+      wait(no, id, r, t, has_turn_of(no, r))
       stage_task(id, r)
       update_ring(no, t)
     else

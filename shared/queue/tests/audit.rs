@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use penstock_protocol::ThreadId;
 use penstock_queue::fixture::{TestQueue, task};
-use penstock_queue::{AuditFinding, AuditPart, QueuedTask, WorkerId};
+use penstock_queue::{
+    AdmitLimits, AdmitRequest, AdmitVerdict, AuditFinding, AuditPart, QueuedTask, Start, VirtualClock, WorkerId,
+};
 
 async fn findings(test: &TestQueue, mend: bool) -> Vec<AuditFinding> {
     let mut all = Vec::new();
@@ -139,5 +141,25 @@ async fn a_users_counter_is_mended_only_while_nobody_counts_on() {
     assert!(!test.queue.mend_user("1|ann", Some(4), 1).await.unwrap(), "it has moved since");
     assert!(test.queue.mend_user("1|ann", Some(5), 1).await.unwrap());
     assert_eq!(test.queue.user_counters().await.unwrap(), BTreeMap::from([("1|ann".to_owned(), 1)]));
+    test.delete().await;
+}
+
+#[tokio::test]
+async fn a_task_that_waits_for_a_time_never_waits_behind_its_own_turn() {
+    let clock = VirtualClock::default();
+    clock.set_ms(1_000_000);
+    let test = TestQueue::create_with(|settings| settings.virtual_clock = Some(clock.clone())).await;
+    let thread = Some(ThreadId::mint());
+    let task = QueuedTask { thread, delay_ms: 1000, ..task(1, 1) };
+    // The door's Redis finds that its start has come, and takes the free thread; MySQL's clock is a second behind.
+    let limits = AdmitLimits { depth_max: 10, thread_free: thread, ..AdmitLimits::default() };
+    let request = AdmitRequest { key: task.key, user: None, body_hash: &task.body_hash, start: Start::Now, limits };
+    assert!(matches!(test.queue.admit(&request).await.unwrap(), AdmitVerdict::Admitted(_)));
+    test.queue.enqueue(&task).await.unwrap();
+    clock.set_ms(1_002_000);
+    test.queue.tick().await.unwrap();
+    let gauges = test.queue.gauges().await.unwrap();
+    assert_eq!((gauges.line, gauges.held), (1, 0), "{gauges:?}");
+    assert_eq!(findings(&test, false).await, []);
     test.delete().await;
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use penstock_queue::fixture::{TestQueue, task};
 use penstock_queue::{
-    AdmitLimits, AdmitRequest, AdmitVerdict, AttemptVerdict, AuditPart, CensusState, Finish, QueuedTask, StartVerdict,
-    VirtualClock, WorkerId,
+    AdmitLimits, AdmitRequest, AdmitVerdict, AttemptVerdict, AuditPart, CensusState, Finish, QueuedTask, Start,
+    StartVerdict, VirtualClock, WorkerId,
 };
 use tokio::time::Instant;
 
@@ -88,8 +88,13 @@ async fn through(test: &TestQueue, clock: &VirtualClock, count: u64) {
                 let tenant = u32::try_from(number % u64::from(TENANTS)).unwrap() + 1;
                 let task = QueuedTask { user: Some(format!("u{}", number % 7)), ..task(tenant, number) };
                 let limits = AdmitLimits { depth_max: 1_000_000, ..AdmitLimits::default() };
-                let request =
-                    AdmitRequest { key: task.key, user: task.user.as_deref(), body_hash: &task.body_hash, limits };
+                let request = AdmitRequest {
+                    key: task.key,
+                    user: task.user.as_deref(),
+                    body_hash: &task.body_hash,
+                    start: Start::Now,
+                    limits,
+                };
                 assert!(matches!(queue.admit(&request).await.unwrap(), AdmitVerdict::Admitted(_)));
                 queue.enqueue(&task).await.unwrap();
                 // Whichever task is handed to this slot.
