@@ -1,18 +1,26 @@
 //! `penstock-api dead list|replay|purge`: dead letters of a tenant, for operators.
 
+use std::time::Duration;
+
 use anyhow::{Context, anyhow, ensure};
 use clap::{Args, Subcommand};
 use penstock_config::Settings;
 use penstock_protocol::ErrorCode;
 use penstock_store::{DeadFilter, DeadPage, Store, TenantRow};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::print;
-use crate::auth::{Allowance, Caller, KeyId, Scopes};
+use crate::app::App;
+use crate::auth::Caller;
 use crate::dead::replay_many;
 use crate::start;
 
 const PAGE_ROWS: u32 = 100;
+
+/// Longest wait for the snapshot of tenants, looked for this often.
+const LOAD_MAX: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What to do with dead letters.
 #[derive(Debug, Subcommand)]
@@ -96,12 +104,17 @@ async fn replay(store: &Store, settings: &Settings, which: &Which) -> anyhow::Re
     let (tenant, filter) = (which.tenant(store).await?, which.named()?);
     let shutdown = CancellationToken::new();
     let app = start::assemble(settings.clone(), shutdown.clone()).await.context("the queue cannot be reached")?;
-    let replays = replay_many(&app, &caller(&tenant), &filter, None, which.limit).await;
+    let replays = match caller(&app, &tenant).await {
+        Ok(caller) => replay_many(&app, &caller, &filter, None, which.limit)
+            .await
+            .map_err(|problem| anyhow!("the list could not be read: {}", problem.code().as_str())),
+        Err(error) => Err(error),
+    };
     shutdown.cancel();
     app.tracker.close();
     app.tracker.wait().await;
     app.store.close().await;
-    let replays = replays.map_err(|problem| anyhow!("the list could not be read: {}", problem.code().as_str()))?;
+    let replays = replays?;
     for letter in &replays.replayed {
         print::line(&format!("{}\treplayed as\t{}", letter.task_id, letter.replayed_as))?;
     }
@@ -111,19 +124,15 @@ async fn replay(store: &Store, settings: &Settings, which: &Which) -> anyhow::Re
     Ok(())
 }
 
-/// The operator, who acts for the tenant.
-fn caller(tenant: &TenantRow) -> Caller {
-    Caller {
-        tenant: tenant.no,
-        tenant_name: tenant.name.as_str().into(),
-        allowance: Allowance {
-            depth_max: tenant.depth_max,
-            live_max: tenant.live_max,
-            user_live_max: tenant.user_live_max,
-        },
-        key: KeyId(0),
-        scopes: Scopes::default(),
-    }
+/// The operator, who acts for the tenant; with what it was given, as soon as that is loaded.
+async fn caller(app: &App, tenant: &TenantRow) -> anyhow::Result<Caller> {
+    let is_loaded = async {
+        while !app.keys.is_loaded() {
+            sleep(LOOK_EVERY).await;
+        }
+    };
+    timeout(LOAD_MAX, is_loaded).await.context("tenants could not be loaded")?;
+    app.keys.tenant(tenant.no).with_context(|| format!("tenant `{}` was revoked", tenant.name))
 }
 
 impl Which {

@@ -38,7 +38,8 @@ impl Findings {
 }
 
 fn ranges(settings: &Settings, f: &mut Findings) {
-    let Settings { redis, mysql, api, queue, events, worker, gateway, buckets, schedule, webhook, retention, .. } = settings;
+    let Settings { redis, mysql, api, queue, events, worker, gateway, buckets, schedule, webhook, retention, .. } =
+        settings;
     f.ms("redis.admission_timeout_ms", redis.admission_timeout, 5, 5000);
     f.ms("redis.connect_timeout_ms", redis.connect_timeout, 100, 60_000);
     f.ms("redis.judge_every_ms", redis.judge_every, 1000, 86_400_000);

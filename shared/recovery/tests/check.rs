@@ -11,7 +11,7 @@ use penstock_queue::fixture::{TestQueue, task};
 use penstock_queue::{CensusState, EnqueueVerdict, WorkerId};
 use penstock_recovery::{DriftKind, Recovery, RecoveryMetrics, Report};
 use penstock_store::fixture::TestDatabase;
-use penstock_store::{End, NewTask, TaskRow};
+use penstock_store::{End, NewTask, NotBefore, TaskRow};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -52,6 +52,8 @@ impl World {
             deadline_in_ms: None,
             cancel_on_disconnect: false,
             replay_of: None,
+            start: NotBefore::Now,
+            webhook: None,
             spec: TaskSpec {
                 input: Input::Text("hello".into()),
                 is_new_thread: true,

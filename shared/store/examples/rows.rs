@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use penstock_protocol::{Ending, Input, PlaceSource, Status, TaskId, TaskKey, TaskSpec, TenantNo, ThreadId, clock};
 use penstock_store::fixture::TestDatabase;
-use penstock_store::{End, NewTask, Store};
+use penstock_store::{End, NewTask, NotBefore, Store};
 use sqlx::{Connection, MySqlConnection};
 
 const SAMPLES: usize = 2_000;
@@ -56,6 +56,8 @@ async fn measure(store: &Store, places: &PlaceSource) -> (Duration, Duration) {
             deadline_in_ms: None,
             cancel_on_disconnect: false,
             replay_of: None,
+            start: NotBefore::Now,
+            webhook: None,
             spec: TaskSpec {
                 input: Input::Text("how are you ".repeat(20)),
                 is_new_thread: true,

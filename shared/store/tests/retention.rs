@@ -7,7 +7,7 @@ use penstock_protocol::{
     Ending, ErrorCode, Input, PlaceSource, Status, TaskId, TaskKey, TaskSpec, TenantNo, ThreadId, clock,
 };
 use penstock_store::fixture::TestDatabase;
-use penstock_store::{Claimed, End, NewTask, Store};
+use penstock_store::{Claimed, End, NewTask, NotBefore, Store};
 use sqlx::{Connection, MySqlConnection};
 use tokio::time::Instant;
 
@@ -30,6 +30,8 @@ fn new_task(places: &PlaceSource) -> NewTask {
         deadline_in_ms: None,
         cancel_on_disconnect: false,
         replay_of: None,
+        start: NotBefore::Now,
+        webhook: None,
         spec: TaskSpec {
             input: Input::Text("hello".into()),
             is_new_thread: true,
