@@ -214,7 +214,7 @@ impl World {
         let quarantined = book.records.values().filter(|record| record.status == 'Q').count();
         let waiting_told = book.lane.first().and_then(|text| text.parse().ok()).unwrap_or(0);
         same("quarantined", waiting_told, quarantined)?;
-        let agents = book.totals.get(15).cloned().unwrap_or_default();
+        let agents = book.totals.get(16).cloned().unwrap_or_default();
         let mut may_leave_quarantine = false;
 
         let total = |at: usize| book.totals.get(at).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
