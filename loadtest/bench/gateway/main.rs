@@ -9,6 +9,7 @@ mod door;
 mod measure;
 // The worker's own way from settings to a gateway, so that what is measured is what runs.
 #[path = "../../../worker/src/models.rs"]
+#[expect(dead_code, reason = "settings do not change while a bench runs")]
 mod models;
 mod wire;
 
