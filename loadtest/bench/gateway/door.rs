@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -23,7 +24,15 @@ use crate::wire::{Writer, completion, failure};
 /// Largest request body.
 const BODY_BYTES_MAX: usize = 32 << 20;
 
-pub(crate) async fn serve(gateway: Arc<Gateway>, listen: SocketAddr) -> anyhow::Result<()> {
+/// What every call of the door needs.
+#[derive(Clone)]
+struct Door {
+    gateway: Arc<Gateway>,
+    /// How long a call waits for limits.
+    wait: Option<Duration>,
+}
+
+pub(crate) async fn serve(gateway: Arc<Gateway>, listen: SocketAddr, wait: Option<Duration>) -> anyhow::Result<()> {
     let listener = TcpListener::bind(listen).await?;
     println!("{}", json!({"listening": listener.local_addr()?}));
     // Each event leaves at once; a socket that refuses is only slower.
@@ -32,12 +41,12 @@ pub(crate) async fn serve(gateway: Arc<Gateway>, listen: SocketAddr) -> anyhow::
         .route("/v1/chat/completions", post(complete))
         .route("/healthz", get(async || "ok"))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(gateway);
+        .with_state(Door { gateway, wait });
     axum::serve(listener, routes).await?;
     Ok(())
 }
 
-async fn complete(State(gateway): State<Arc<Gateway>>, body: Bytes) -> Response<Body> {
+async fn complete(State(door): State<Door>, body: Bytes) -> Response<Body> {
     let read = match OpenAiRequest::read(&body) {
         Ok(read) => read,
         Err(mistake) => {
@@ -45,9 +54,9 @@ async fn complete(State(gateway): State<Arc<Gateway>>, body: Bytes) -> Response<
             return (StatusCode::BAD_REQUEST, Json(body)).into_response();
         }
     };
-    let scope = CallScope::of(TaskKey::new(TenantNo(1), TaskId::mint()));
+    let scope = CallScope { wait: door.wait, ..CallScope::of(TaskKey::new(TenantNo(1), TaskId::mint())) };
     let id = scope.task.task.to_string();
-    match gateway.stream(&read.request, &scope).await {
+    match door.gateway.stream(&read.request, &scope).await {
         Ok(answer) if read.is_stream => {
             let writer = Writer::new(&id, answer.model(), read.includes_usage);
             let events = stream::unfold(Some((answer, writer)), |state| async move { next_events(state?).await });

@@ -9,12 +9,14 @@ mod door;
 mod measure;
 // The worker's own way from settings to a gateway, so that what is measured is what runs.
 #[path = "../../../worker/src/models.rs"]
+#[expect(dead_code, reason = "settings do not change while a bench runs")]
 mod models;
 mod wire;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use penstock_gateway::Gateway;
@@ -40,6 +42,9 @@ enum Command {
         /// Address to listen on.
         #[arg(long, default_value = "127.0.0.1:9210")]
         listen: SocketAddr,
+        /// How long a call waits for limits before it is answered 429; without it, as long as a task's calls do.
+        #[arg(long)]
+        wait_ms: Option<u64>,
     },
     /// Measures calls through the gateway beside direct ones.
     Measure(measure::Arguments),
@@ -48,7 +53,9 @@ enum Command {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
-        Command::Serve { config, listen } => door::serve(gateway(&config)?, listen).await,
+        Command::Serve { config, listen, wait_ms } => {
+            door::serve(gateway(&config)?, listen, wait_ms.map(Duration::from_millis)).await
+        }
         Command::Measure(arguments) => measure::run(&arguments).await,
     }
 }

@@ -11,8 +11,8 @@ import sys
 
 PROVIDER, REDIS = "http://127.0.0.1:9100", "redis://127.0.0.1:9179/"
 TAGS = {"fake": "", "b": "/b", "h": "/h", "t3": "/t3", "p1": "/p1", "p2": "/p2"}
-LIMITED = {"rpm": "rpm = 60", "tpm": "tpm = 50000"}
-RUNS = 6  # each run of a limit has an account, and so a bucket, of its own
+LIMITED = {"rpm": "rpm = 60\nburst_ms = 57000", "tpm": "tpm = 50000\nburst_ms = 57000"}  # a burst may use the minute, as with peers
+RUNS = 16  # each run of a limit has an account, and so a bucket, of its own; calls one by one are runs from 10 on
 
 
 def settings():
@@ -40,7 +40,7 @@ def system(folder, binary, port):
               "rpm60:lua": "fake-rpm{run}", "tpm50k:lua": "fake-tpm{run}"}
     return {
         "name": "penstock",
-        "cmd": [binary, "serve", "--config", f"{folder}/penstock.toml", "--listen", f"127.0.0.1:{port}"],
+        "cmd": [binary, "serve", "--config", f"{folder}/penstock.toml", "--listen", f"127.0.0.1:{port}", "--wait-ms", "0"],
         "env": {"REDIS_URL": REDIS},
         "port": int(port),
         "ready_path": "/healthz",

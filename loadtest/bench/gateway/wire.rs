@@ -117,7 +117,8 @@ pub(crate) fn failure(error: &GatewayError) -> (u16, Value, Option<u64>) {
             };
             (status, failed.retry_after)
         }
-        GatewayError::AllExitsDown { retry_after, .. } => (503, Some(*retry_after)),
+        // Also where every hop is out of tokens: peers say 429 then, and so do benches count.
+        GatewayError::AllExitsDown { retry_after, .. } => (429, Some(*retry_after)),
         _ => (500, None),
     };
     let body = json!({"error": {"message": error.to_string(), "type": "gateway_error", "code": error.code().as_str()}});
