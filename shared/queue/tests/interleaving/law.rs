@@ -215,6 +215,11 @@ impl World {
         let waiting_told = book.lane.first().and_then(|text| text.parse().ok()).unwrap_or(0);
         same("quarantined", waiting_told, quarantined)?;
         let agents = book.totals.get(16).cloned().unwrap_or_default();
+        for (id, record) in &book.records {
+            if record.status == 'P' && !agents.contains(&format!(" {} ", record.agent)) {
+                return Err(format!("{id} is put aside although its agent is not paused"));
+            }
+        }
         let mut may_leave_quarantine = false;
 
         let total = |at: usize| book.totals.get(at).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
