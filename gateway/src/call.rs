@@ -255,7 +255,10 @@ impl Call<'_> {
         let taken = exit.quota.take(&wish, |throttled| self.tell(throttled)).await;
         self.patience.spent_since(began);
         match taken {
-            Taken::Debit(debit) => Ok(debit),
+            Taken::Debit(debit) => {
+                tracing::debug!(waited_ms = ms(began.elapsed()), "the limits give tokens");
+                Ok(debit)
+            }
             Taken::Exhausted { wait, dimension } => Err(Trouble {
                 message: format!("the {dimension} of the day are used up").into(),
                 ..Trouble::closed_off(Outcome::Exhausted, wait)

@@ -117,7 +117,56 @@ fn some_ms<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Er
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::layers::layered;
+    use crate::{Settings, hot};
+
+    fn settings(text: &str) -> Result<Settings, String> {
+        let loaded = layered(Some((Path::new("own.toml"), text)), std::iter::empty());
+        loaded.map(|loaded| loaded.settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn limits_stand_by_model_provider_and_for_all() {
+        let text = "[limits.default]\nrpm = 60\n[limits.openai]\ntpm = 5_000_000\nburst_ms = 100\n\
+                    [limits.\"openai/gpt-5-mini\"]\nrpd = 7\nday_reset = \"midnight -08:00\"\nstart = \"empty\"\n";
+        let limits = settings(text).unwrap().limits;
+        assert_eq!((limits["default"].rpm, limits["default"].burst), (60, None));
+        assert_eq!((limits["openai"].tpm, limits["openai"].burst), (5_000_000, Some(Duration::from_millis(100))));
+        let model = &limits["openai/gpt-5-mini"];
+        assert_eq!((model.rpd, model.start), (7, Some(BucketStart::Empty)));
+        assert_eq!(model.day_reset, Some(DayReset::Midnight { offset_minutes: -480 }));
+    }
+
+    #[test]
+    fn limits_that_match_nothing_or_cannot_hold_are_refused() {
+        for (text, finding) in [
+            ("[limits.nobody]\nrpm = 1\n", "`nobody` is not in [providers]"),
+            ("[limits.\"openai/gpt-9\"]\nrpm = 1\n", "no chain has this provider/model"),
+            ("[limits.openai]\nburst_ms = 60_000\n", "burst_ms"),
+            ("[limits.openai]\ncarve = \"largest_call\"\n", "name the tokens"),
+            ("[limits.openai]\ntpm = 5\ncarve = \"largest_call\"\nlargest_call_tokens = 5\n", "less than every limit"),
+            ("[limits.openai]\nday_reset = \"daily\"\n", "neither `rolling` nor `midnight`"),
+            ("[limits.openai]\nrps = 5\n", "rps"),
+            ("[buckets]\nlocal_share = 0.0\n", "buckets.local_share"),
+        ] {
+            let error = settings(text).unwrap_err();
+            assert!(error.contains(finding), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn limits_are_hot_and_how_they_are_kept_is_not() {
+        let running = "[limits.default]\nrpm = 1\n[buckets]\nahead = 4\n".parse().unwrap();
+        let read = "[limits.default]\nrpm = 2\n[buckets]\nahead = 5\n".parse().unwrap();
+        let merged = hot::merge(&running, &read);
+        assert_eq!(
+            (merged.changed, merged.cold),
+            (vec!["limits.default.rpm".to_owned()], vec!["buckets.ahead".to_owned()])
+        );
+    }
 
     #[test]
     fn resets_are_read_with_their_offset() {
