@@ -54,6 +54,9 @@ use settler::Settler;
 #[error("the Redis URL of the buckets cannot be used")]
 pub struct RedisUrlError(#[source] redis::RedisError);
 
+/// Provider and model.
+type ProviderModel = (Arc<str>, Arc<str>);
+
 /// The limits of every exit of this process.
 #[derive(Debug)]
 pub(crate) struct Buckets {
@@ -63,7 +66,7 @@ pub(crate) struct Buckets {
     office: Arc<Office>,
     settler: Arc<Settler>,
     metrics: BucketMetrics,
-    quotas: Mutex<HashMap<(Arc<str>, Arc<str>), Arc<Quota>>>,
+    quotas: Mutex<HashMap<ProviderModel, Arc<Quota>>>,
 }
 
 impl Buckets {

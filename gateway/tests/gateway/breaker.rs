@@ -228,7 +228,7 @@ async fn a_closed_off_chain_says_when_it_opens_and_calls_nobody() {
 
 #[tokio::test]
 async fn a_trip_is_told_to_another_process_which_tells_it_no_further() {
-    let (one, other) = (one_hop(&["status=500"]).await, one_hop(&[]).await);
+    let (one, other) = (one_hop(&["status=500"]).await, one_hop(&["instant"]).await);
     assert!(one.gateway.own_trips().is_empty());
     for _ in 0..5 {
         one.ask("").await;

@@ -116,10 +116,10 @@ impl Rule {
 
     /// The behaviour of matching call number `n`, from 0.
     pub(super) fn behaviour(&self, n: usize) -> Option<&str> {
-        let count = self.behaviours.len();
+        let last = self.behaviours.len().checked_sub(1)?;
         let position = match self.repeat {
-            Repeat::Last => n.min(count - 1),
-            Repeat::Loop => n % count,
+            Repeat::Last => n.min(last),
+            Repeat::Loop => n % (last + 1),
             Repeat::Once => n,
         };
         self.behaviours.get(position).map(String::as_str)

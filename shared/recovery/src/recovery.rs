@@ -37,10 +37,10 @@ impl Recovery {
 
     /// Looks after queue, table and server until `stop` is cancelled.
     pub async fn run(self, stop: CancellationToken) {
-        stop.run_until_cancelled(async {
+        let all = Box::pin(async {
             tokio::join!(self.look_after(&stop), self.retain(), self.judge_server());
-        })
-        .await;
+        });
+        stop.run_until_cancelled(all).await;
     }
 
     /// A census each second, a comparison each period.

@@ -44,11 +44,11 @@ pub(super) fn read(body: &[u8]) -> Result<Request, String> {
             check(&block).map_err(|mistake| format!("messages.{index}.content: {mistake}"))?;
         }
     }
-    let texts = request.messages.iter().filter(|message| message.role == "user").map(|message| text(message.content));
+    let mut texts = request.messages.iter().filter(|message| message.role == "user").map(|message| text(message.content));
     let tokens = |message: &Message<'_>| 4 + u64::try_from(message.content.get().len()).unwrap_or(0) / 4;
     Ok(Request {
         messages_count: request.messages.len(),
-        last_user_text: texts.filter(|text| !text.is_empty()).last().unwrap_or_default(),
+        last_user_text: texts.rfind(|text| !text.is_empty()).unwrap_or_default(),
         prompt_tokens: request.messages.iter().map(tokens).sum(),
         is_stream: request.stream,
         wants_usage: true,

@@ -46,7 +46,7 @@ pub(super) fn read(body: &[u8], call: &str) -> Result<Request, String> {
     Ok(Request {
         model: model.to_owned(),
         messages_count: request.contents.len(),
-        last_user_text: of_user.map(text).filter(|text| !text.is_empty()).last().unwrap_or_default(),
+        last_user_text: of_user.map(text).rfind(|text| !text.is_empty()).unwrap_or_default(),
         prompt_tokens: request.contents.iter().map(|one| 4 + u64::try_from(bytes(one)).unwrap_or(0) / 4).sum(),
         is_stream: method == "streamGenerateContent",
         wants_usage: true,

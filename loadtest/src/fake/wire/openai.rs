@@ -189,7 +189,7 @@ fn call(piece: &ToolPiece) -> String {
     let (id, name, _) = TOOLS[piece.call];
     let index = piece.index.map(|index| format!(r#""index":{index}"#));
     let id = piece.has_id.then(|| format!(r#""id":"{id}","type":"function""#));
-    let name = piece.has_name.then(|| format!(r#""name":"{name}","#)).unwrap_or_default();
+    let name = if piece.has_name { format!(r#""name":"{name}","#) } else { String::new() };
     let arguments = if piece.is_object { piece.arguments.to_owned() } else { json(piece.arguments) };
     let function = Some(format!(r#""function":{{{name}"arguments":{arguments}}}"#));
     format!("{{{}}}", [index, id, function].into_iter().flatten().collect::<Vec<_>>().join(","))
