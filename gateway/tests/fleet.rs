@@ -1,6 +1,6 @@
 //! 64 callers over three gateways on one Redis, against a vendor with a rolling window at the same limits. The same with real
 //! processes and for as long as one likes: `cargo run --example takers`.
-#![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../examples/takers/fleet.rs"]
 mod fleet;

@@ -72,10 +72,10 @@ async fn judge(app: &App) -> Result<(), Problem> {
     let hub: &Inner = app.hub.inner();
     for gone in app.queue.gone(NOTES_MAX).await.map_err(silent)? {
         let is_watched = hub.is_watched(gone.key);
-        if !(is_watched || gone.is_due) || !app.queue.take_gone(gone.key).await.map_err(silent)? || is_watched {
-            continue;
+        let is_over = is_watched || gone.is_due;
+        if is_over && app.queue.take_gone(gone.key).await.map_err(silent)? && !is_watched {
+            end(app, gone.key).await?;
         }
-        end(app, gone.key).await?;
     }
     Ok(())
 }

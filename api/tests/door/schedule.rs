@@ -85,7 +85,7 @@ async fn a_scheduler_killed_at_every_step_neither_loses_nor_doubles_a_fire() {
         });
         let process = Scheduler::with_fault(door.app.clone(), Duration::from_millis(1), fault);
         // Two of them at once: whoever claims, the other finds nothing.
-        let (one, other) = tokio::join!(process.look(), process.look());
+        let (one, other) = tokio::join!(Box::pin(process.look()), Box::pin(process.look()));
         one.unwrap();
         other.unwrap();
         restarts.fetch_add(1, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use penstock_queue::fixture::task;
 use penstock_queue::{
     AdmitLimits, AdmitRequest, AdmitVerdict, AttemptVerdict, BellSignal, CensusState, ConnectError, Emission,
     EmitVerdict, Finish, Library, Queue, QueueError, QueueSettings, QueuedTask, Reason, Shard, Start, StartVerdict,
-    WorkerId, library_source,
+    Terms, WorkerId, library_source,
 };
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -103,6 +103,7 @@ fn launch(port: u16, arguments: &[&str]) -> Child {
 async fn rebuild(queue: &Queue) {
     let census = queue.census().await.unwrap();
     let token = queue.wipe(&census).await.unwrap().unwrap();
+    assert!(queue.apply(token.book(), &Terms::default()).await.unwrap());
     assert!(queue.open(&token).await.unwrap());
 }
 

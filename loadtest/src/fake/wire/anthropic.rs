@@ -44,7 +44,8 @@ pub(super) fn read(body: &[u8]) -> Result<Request, String> {
             check(&block).map_err(|mistake| format!("messages.{index}.content: {mistake}"))?;
         }
     }
-    let mut texts = request.messages.iter().filter(|message| message.role == "user").map(|message| text(message.content));
+    let mut texts =
+        request.messages.iter().filter(|message| message.role == "user").map(|message| text(message.content));
     let tokens = |message: &Message<'_>| 4 + u64::try_from(message.content.get().len()).unwrap_or(0) / 4;
     Ok(Request {
         messages_count: request.messages.len(),

@@ -124,9 +124,4 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         from: "call('ZCARD', K[DELAYED]) + s.later, tonumber(args[15])",
         into: "call('ZCARD', K[DELAYED]), tonumber(args[15])",
     },
-    Mutant {
-        name: "a scheduled task frees a turn that it does not have",
-        from: " or (r.status == 'D' and not has_turn_of(no, r))",
-        into: "",
-    },
 ];
