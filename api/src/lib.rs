@@ -14,6 +14,7 @@ mod health;
 mod layers;
 pub mod metrics;
 pub mod openapi;
+mod page;
 mod pause;
 mod queue_state;
 mod router;

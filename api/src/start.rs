@@ -35,10 +35,19 @@ pub enum StartError {
     Stopped,
 }
 
-/// Connects everything and starts the loops behind it. They end with `shutdown`.
+/// A door: everything connected, and the loops that work for all behind it. They end with `shutdown`.
 ///
 /// Waits for Redis; MySQL may come later: until then the door is not ready.
 pub async fn assemble(live: impl Into<LiveSettings>, shutdown: CancellationToken) -> Result<App, StartError> {
+    let app = Box::pin(connect(live, shutdown)).await?;
+    tending::start(&app);
+    crate::webhook::start(&app);
+    crate::schedule::start(&app);
+    Ok(app)
+}
+
+/// What a request needs and no more, for a command that acts once: it takes no work that it could not see to the end.
+pub(crate) async fn connect(live: impl Into<LiveSettings>, shutdown: CancellationToken) -> Result<App, StartError> {
     let live = live.into();
     let settings = live.now();
     let store = Store::connect(&settings.mysql)?;
@@ -52,7 +61,7 @@ pub async fn assemble(live: impl Into<LiveSettings>, shutdown: CancellationToken
     let name = WorkerId::new(format!("door-{}", uuid::Uuid::now_v7().simple()))?;
     let counts = metrics.register(RecoveryMetrics::register);
     let recovery = Recovery::new(queue.clone(), store.clone(), name, live.clone(), counts);
-    let app = App::new(Parts {
+    Ok(App::new(Parts {
         places: PlaceSource::new(getrandom::u32()?, settings.queue.priority_head_start_ms),
         counts: ApiMetrics::register(&metrics),
         settings: live,
@@ -65,9 +74,5 @@ pub async fn assemble(live: impl Into<LiveSettings>, shutdown: CancellationToken
         metrics,
         shutdown,
         tracker,
-    });
-    tending::start(&app);
-    crate::webhook::start(&app);
-    crate::schedule::start(&app);
-    Ok(app)
+    }))
 }

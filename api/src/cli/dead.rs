@@ -101,7 +101,7 @@ async fn list(store: &Store, which: &Which) -> anyhow::Result<()> {
 async fn replay(store: &Store, settings: &Settings, which: &Which) -> anyhow::Result<()> {
     let (tenant, filter) = (which.tenant(store).await?, which.named()?);
     let shutdown = CancellationToken::new();
-    let app = start::assemble(settings.clone(), shutdown.clone()).await.context("the queue cannot be reached")?;
+    let app = start::connect(settings.clone(), shutdown.clone()).await.context("the queue cannot be reached")?;
     let replays = match owner(&app, &tenant).await {
         Ok(caller) => Ok(replay_many(&app, &caller, &filter, None, which.limit).await),
         Err(error) => Err(error),

@@ -11,6 +11,7 @@ use super::filter::{behind, code, limit, page};
 use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::error::{Problem, ProblemBody};
+use crate::page::cut_to_page;
 use crate::task::TaskSummary;
 
 const LIMIT_MAX: u32 = 100;
@@ -83,12 +84,9 @@ pub(super) async fn list_dead(
     let Query(query) = query.map_err(|rejection| Problem::invalid("query", rejection.body_text()))?;
     let (filter, page) = (query.filter()?, page(query.cursor.as_deref())?);
     let limit = limit(query.limit, LIMIT_MAX)?;
-    // One more than is shown tells whether there is a next page.
     let rows = app.store.dead(caller.tenant, &filter, page, limit + 1).await;
     let mut rows = rows.map_err(|error| Problem::of_store(&error))?;
-    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_next = rows.len() > shown;
-    rows.truncate(shown);
+    let has_next = cut_to_page(&mut rows, limit);
     let next = rows.last().filter(|_| has_next).and_then(behind);
     Ok(Json(DeadPageBody { tasks: rows.iter().map(TaskSummary::from).collect(), next }))
 }

@@ -13,6 +13,7 @@ use super::filter::{behind, code, limit, named, page};
 use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::error::{Problem, ProblemBody, ProblemCode};
+use crate::page::cut_to_page;
 use crate::task::{read_json, replay};
 
 /// Which letters to replay. At least one of the filter's fields is needed.
@@ -120,8 +121,7 @@ pub(crate) async fn replay_many(
 ) -> Result<Replays, Problem> {
     let rows = app.store.dead(caller.tenant, filter, from, limit + 1).await;
     let mut rows = rows.map_err(|error| Problem::of_store(&error))?;
-    let mut has_more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
-    rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let mut has_more = cut_to_page(&mut rows, limit);
     let (mut replays, mut last) = (Replays::default(), None);
     for row in &rows {
         let task_id = row.key.task;

@@ -12,6 +12,7 @@ use super::{TaskSummary, cursor};
 use crate::app::App;
 use crate::auth::{Caller, Scope};
 use crate::error::{Problem, ProblemBody};
+use crate::page::cut_to_page;
 
 const LIMIT_MAX: u32 = 100;
 const LIMIT_USUAL: u32 = 50;
@@ -75,12 +76,9 @@ pub(super) async fn list_tasks(
     let not_a_cursor = || Problem::invalid("cursor", "pass `next` of the page before, unchanged");
     let page = query.cursor.map(|text| cursor::read(&text).ok_or_else(not_a_cursor)).transpose()?;
     let filter = ListFilter { status: query.status, thread: query.thread_id, agent: query.agent, user: query.user };
-    // One more than is shown tells whether there is a next page.
     let rows = app.store.list(caller.tenant, &filter, page, limit + 1).await;
     let mut rows = rows.map_err(|error| Problem::of_store(&error))?;
-    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_next = rows.len() > shown;
-    rows.truncate(shown);
+    let has_next = cut_to_page(&mut rows, limit);
     let next = rows.last().filter(|_| has_next).map(cursor::behind);
     Ok(Json(TaskPage { tasks: rows.iter().map(TaskSummary::from).collect(), next }))
 }

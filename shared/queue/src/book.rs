@@ -42,6 +42,12 @@ impl Queue {
 
     /// The records of tasks, in the order given; `None` where there is none. One command; the caller bounds `keys`.
     pub async fn entries(&self, keys: &[TaskKey]) -> Result<Vec<Option<BookEntry>>, QueueError> {
+        let records = self.records(keys).await?;
+        Ok(keys.iter().zip(records).map(|(key, record)| entry(*key, &record?)).collect())
+    }
+
+    /// The records as they are written, in the order given.
+    pub(crate) async fn records(&self, keys: &[TaskKey]) -> Result<Vec<Option<String>>, QueueError> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
@@ -50,8 +56,7 @@ impl Queue {
         for key in keys {
             read.arg(key.to_string());
         }
-        let records: Vec<Option<String>> = self.answer("hmget", self.command("hmget", &read).await?)?;
-        Ok(keys.iter().zip(records).map(|(key, record)| entry(*key, &record?)).collect())
+        self.answer("hmget", self.command("hmget", &read).await?)
     }
 }
 

@@ -13,15 +13,7 @@ impl Queue {
     ///
     /// A registration is left by a door that may have died after its commit: the task still has to be queued.
     pub async fn known(&self, keys: &[TaskKey]) -> Result<Vec<bool>, QueueError> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut read = cmd("HMGET");
-        read.arg(self.keys().tasks());
-        for key in keys {
-            read.arg(key.to_string());
-        }
-        let records: Vec<Option<String>> = self.answer("hmget", self.command("hmget", &read).await?)?;
+        let records = self.records(keys).await?;
         let is_known = |record: &Option<String>| record.as_deref().is_some_and(|record| !record.starts_with('A'));
         Ok(records.iter().map(is_known).collect())
     }
